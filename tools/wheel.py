@@ -1,11 +1,11 @@
-"""Builds the wheel lumen-engine: one for each CPython from 3.11 on, on a machine without a compiler.
+"""Builds the wheel lumen-engine: one for each CPython from 3.11 on, which needs no compiler.
 
     python tools/wheel.py [--tree DIR] [--output DIR]
 
 pip and scikit-build-core build it. auditwheel puts Debian's shared libraries inside, and names the
 oldest glibc that it runs on; OpenVINO, ONNX Runtime and nanobind's backend are packages that pip
-installs with it. The licences of the libraries inside go along. check-wheel-contents judges the result.
-The last line of stdout is the wheel's path. Errors: SystemExit with the words of the tool.
+installs with it. The licences of the libraries inside go along. check-wheel-contents judges the
+result. The last line of stdout is the wheel's path. Errors: SystemExit with the words of the tool.
 """
 
 from __future__ import annotations

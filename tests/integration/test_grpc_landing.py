@@ -1,4 +1,4 @@
-"""Tensors of gRPC that are received to their places: frames as large as the window, cut and mixed."""
+"""Tensors of gRPC that are received to their places: large frames, cut and mixed."""
 
 from __future__ import annotations
 

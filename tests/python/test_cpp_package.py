@@ -1,4 +1,4 @@
-"""The C++ libraries as other projects get them: the programs of docs/libraries.md, built outside."""
+"""The C++ libraries as other projects get them: docs/libraries.md, built outside."""
 
 from __future__ import annotations
 
