@@ -64,9 +64,9 @@ class _Reader(CalibrationDataReader):
 
 
 def has_vnni(cpuinfo: str) -> bool:
-    """`cpuinfo`: the text of /proc/cpuinfo. Without it the CPU adds pairs of products of bytes in 16
-    bits, which is too few for 8 bits each: it saturates, and answers are wrong (ONNX Runtime's
-    documentation of quantisation, "reduce range")."""
+    """`cpuinfo`: the text of /proc/cpuinfo. Without VNNI a CPU adds two products of bytes in 16
+    bits, too few for 8 bits each: it saturates, and answers are wrong (ONNX Runtime's documentation
+    of quantisation, "reduce range")."""
     return any(flag in cpuinfo.split() for flag in ("avx512_vnni", "avx_vnni"))
 
 
