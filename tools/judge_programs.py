@@ -62,6 +62,7 @@ def environment(name: str) -> Path:
 PACKAGES = {
     "prometheus": ("prometheus", "usr/bin/prometheus"),
     "nghttpx": ("nghttp2-proxy", "usr/sbin/nghttpx"),
+    "nginx": ("nginx", "usr/sbin/nginx"),
 }
 
 

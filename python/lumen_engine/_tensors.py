@@ -45,6 +45,10 @@ class InferError(RuntimeError):
         self.status = status
         self.message = message
 
+    def __reduce__(self) -> tuple[type[InferError], tuple[int, str]]:
+        """As exceptions go from one process to another: made anew by what it was made of."""
+        return type(self), (self.status, self.message)
+
 
 class Tensor(NamedTuple):
     """An input as it is sent."""

@@ -72,7 +72,7 @@ def test_the_unit_for_systemd_starts_a_crashed_server_again_but_not_for_ever() -
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     # The program has to be there.
-    text = UNIT.read_text().replace("/usr/local/bin/lumen", "/bin/true")
+    text = UNIT.read_text().replace("/opt/lumen/bin/lumen", "/bin/true")
     (tmp_path / "lumen.service").write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / "lumen.service")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -314,3 +315,10 @@ def test_ctrl_c_breaks_the_wait_for_a_server_that_is_stopped(
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30 * PATIENCE)
     assert out == "" and "KeyboardInterrupt" in err
+
+
+def test_a_refusal_goes_from_one_process_to_another() -> None:
+    """It could not be made anew from its text alone: its reader got a TypeError."""
+    error = pickle.loads(pickle.dumps(InferError(404, "no model 'a'")))
+    assert isinstance(error, InferError)
+    assert (error.status, error.message, str(error)) == (404, "no model 'a'", "404: no model 'a'")
