@@ -22,7 +22,8 @@ import pytest
 from dev_report import Count
 
 COMMANDS = (
-    "setup build wheel demo test bench report compare lint fmt asan tsan fuzz judge soak ci".split()
+    "setup build wheel demo test bench report compare docs lint fmt asan tsan fuzz"
+    " judge soak ci".split()
 )
 
 
