@@ -27,7 +27,7 @@ from lumen_engine.server import Server, ServerError
 
 NO_COUNTERS = (
     "perf says that hardware counters are not supported here, as on most virtual machines: cycles, "
-    "IPC and cache misses are not measured"
+    "IPC and cache misses are not measured; --callgrind simulates instructions and misses"
 )
 
 
@@ -101,7 +101,7 @@ def simulate(
     options: Options, repository: Path, backend: str | None, result: Result, ints: Interrupts
 ) -> None:
     """That valgrind is missing or dies costs its figures, and not those that are there already."""
-    tell("callgrind: builds for x86-64-v3 the first time, then some minutes; --no-callgrind skips")
+    tell("callgrind: builds for x86-64-v3 the first time, then some minutes")
     with tempfile.TemporaryDirectory(prefix="lumen-perf-") as folder:
         try:
             callgrind.check_tools()
@@ -154,9 +154,10 @@ def run_all(options: Options, ints: Interrupts) -> Result:
             tell(note)
         with one_model(options.repository or default_repository(), options.model) as repository:
             backend = measure(options, repository, support, result, ints)
-            if options.callgrind == "on" or (
-                options.callgrind == "auto" and not result.has_counters
-            ):
+            if options.callgrind:
+                # Minutes, which nobody has to wait for figures that are there.
+                tell("the figures without the simulation")
+                print(table.make_table(result), file=sys.stderr, flush=True)
                 simulate(options, repository, backend, result, ints)
             if options.flame is not None:
                 try:
