@@ -20,7 +20,7 @@ from ray import serve
 from ray.util import list_named_actors
 
 MODELS = sys.argv[1]
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @serve.deployment

@@ -39,7 +39,7 @@ def test_replicas_of_ray_serve_share_a_server_and_lose_no_request_as_it_is_kille
             env=environment,
             capture_output=True,
             text=True,
-            timeout=150 * PATIENCE,
+            timeout=400 * PATIENCE,
         )
     finally:
         shutil.rmtree(short, ignore_errors=True)
