@@ -23,6 +23,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+constexpr uint32_t kThreads = 2;
 constexpr const char* kLoad = "/v2/repository/models/plus_one/load";
 constexpr const char* kUnload = "/v2/repository/models/plus_one/unload";
 
@@ -30,8 +31,8 @@ class ModelReload : public FakeServer, public testing::WithParamInterface<models
  protected:
   void SetUp() override {
     options_.engine.queue_type = GetParam();
-    options_.engine.thread_count = 2;
-    options_.io_thread_count = 2;
+    options_.engine.thread_count = kThreads;
+    options_.io_thread_count = kThreads;
   }
   HttpReply call(const std::string& path, const std::string& body = "{}") {
     return unix_client().exchange(post_request(path, body));
@@ -48,6 +49,11 @@ class ModelReload : public FakeServer, public testing::WithParamInterface<models
   }
   std::string answer(float number) {
     return floats({1 + number, 2 + number, 3 + number, 4 + number});
+  }
+  // With `auto` a model has instances for the I/O threads, and one to measure, where its run has been
+  // measured to cost less than a hand-off. On a slow machine that differs from load to load.
+  static bool is_whole(uint32_t instances) {
+    return instances == kThreads || instances == 2 * kThreads + 1;
   }
   std::string index() { return call("/v2/repository/index", "").body; }
 
@@ -91,7 +97,9 @@ TEST_P(ModelReload, NoRequestFailsAndNothingIsLeftWhileAModelIsLoadedAgainAndAga
     const HttpReply reply = call(kLoad);
     ASSERT_EQ(200, reply.status) << reply.body;
     EXPECT_THAT(infer().body, HasSubstr(answer(static_cast<float>(round))));
-    EXPECT_EQ(control_->live_instances, instances) << "those of the old one are gone";
+    const uint32_t live = control_->live_instances;
+    EXPECT_TRUE(live == instances || (GetParam() == models::QueueType::kAuto && is_whole(live)))
+        << live << ": those of the old one are gone";
   }
   stop = true;
   for (std::thread& one : load) one.join();
