@@ -50,8 +50,8 @@ class ModelReload : public FakeServer, public testing::WithParamInterface<models
   std::string answer(float number) {
     return floats({1 + number, 2 + number, 3 + number, 4 + number});
   }
-  // With `auto` a model has instances for the I/O threads, and one to measure, where its run has been
-  // measured to cost less than a hand-off. On a slow machine that differs from load to load.
+  // With `auto` a model has instances for the I/O threads, and one to measure, where its run has
+  // been measured to cost less than a hand-off. On a slow machine that differs from load to load.
   static bool is_whole(uint32_t instances) {
     return instances == kThreads || instances == 2 * kThreads + 1;
   }
