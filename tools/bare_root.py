@@ -12,14 +12,18 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from dev_setup import run_quietly
+
 SUITE = "bookworm"
 # In the root, by its own Python: a server of the wheel, and one answer of a model.
 FIRST_ANSWER = """
@@ -34,9 +38,9 @@ with Server("/models") as server:
 
 
 def run(words: Sequence[object]) -> str:
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    done = run_quietly(words)
     if done.returncode != 0:
-        raise SystemExit(f"bare_root: {' '.join(map(str, words))}: {done.stdout}{done.stderr}")
+        raise SystemExit(f"bare_root: {' '.join(map(str, words))}: {done.stdout}")
     return done.stdout
 
 

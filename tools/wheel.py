@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import judge_programs
+from dev_setup import run_quietly
 
 # Of packages that pip installs beside it: they are found there, not carried.
 NOT_INSIDE = ("libopenvino*", "libtbb*", "libonnxruntime*")
@@ -35,20 +36,12 @@ COMPILED_IN = ("nlohmann-json3-dev", "libcli11-dev", "libxxhash-dev", "libhighwa
 MOST_BYTES = 12 * 2**20
 
 
-def run(words: Sequence[object], **more: object) -> str:
-    texts = [str(word) for word in words]
-    done = subprocess.run(  # type: ignore[call-overload]
-        texts,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        **more,
-    )
+def run(words: Sequence[object], env: dict[str, str] | None = None) -> str:
+    done = run_quietly(words, env=env)
     if done.returncode != 0:
-        raise SystemExit(f"wheel: failed ({done.returncode}): {' '.join(texts)}\n{done.stdout}")
-    return str(done.stdout)
+        texts = " ".join(str(word) for word in words)
+        raise SystemExit(f"wheel: failed ({done.returncode}): {texts}\n{done.stdout}")
+    return done.stdout
 
 
 def only(folder: Path, pattern: str) -> Path:

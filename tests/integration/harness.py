@@ -69,6 +69,10 @@ def preloaded(folder: Path, source: Path, sanitizer: str = "") -> dict[str, str]
     return {"LD_PRELOAD": str(library), "ASAN_OPTIONS": ":".join(filter(None, options))}
 
 
+def has_io_uring() -> bool:
+    return not Path("/proc/sys/kernel/io_uring_disabled").read_text().startswith("2")
+
+
 def eventually(
     is_so: Callable[[], bool], otherwise: Callable[[], str] = str, timeout_s: float = 20
 ) -> None:

@@ -27,6 +27,7 @@ from integration.harness import (
     Server,
     copy_models,
     eventually,
+    has_io_uring,
 )
 from integration.raw_http2 import (
     CONTINUATION,
@@ -76,10 +77,6 @@ def served(
         yield server
         assert_serves(server)
     assert server.exit_code == 0
-
-
-def has_io_uring() -> bool:
-    return not Path("/proc/sys/kernel/io_uring_disabled").read_text().startswith("2")
 
 
 def assert_serves(server: Server) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from integration.harness import MODELS, Server, copy_models, eventually
+from integration.harness import MODELS, Server, copy_models, eventually, has_io_uring
 from integration.raw_http2 import (
     DATA,
     END_HEADERS,
@@ -60,8 +60,8 @@ def some_floats(seed: int, count: int) -> bytes:
 
 @pytest.fixture(params=["epoll", "io_uring"])
 def loop(request: pytest.FixtureRequest) -> str:
-    off = Path("/proc/sys/kernel/io_uring_disabled").read_text().startswith("2")
-    return "auto" if request.param == "io_uring" and off else str(request.param)
+    missing = request.param == "io_uring" and not has_io_uring()
+    return "auto" if missing else str(request.param)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ enum class ProtobufWire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixe
 struct ProtobufField {
   uint32_t number = 0;
   ProtobufWire wire = ProtobufWire::kVarint;
-  uint64_t value = 0;      // of kBytes: their number
+  uint64_t value = 0;      // of kBytes: how many there are, or should be
   std::string_view bytes;  // of kBytes, in the message
 };
 

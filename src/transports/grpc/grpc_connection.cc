@@ -225,6 +225,7 @@ GrpcConnection::Landing GrpcConnection::next_landing() noexcept {
   const CallStream* const call = call_of(session_, data_stream_);
   if (call == nullptr || call->receiving == nullptr) return {};
   const std::span<char> place = call->receiving->place();
+  if (place.empty()) return {};
   return {.request = call->receiving, .place = place.first(std::min(place.size(), data_left_))};
 }
 

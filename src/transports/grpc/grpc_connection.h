@@ -120,7 +120,7 @@ class GrpcConnection final : public net::StreamHandler {
   [[nodiscard]] bool feed(std::string_view bytes) noexcept;
   void begin_receive() noexcept;
   [[nodiscard]] Landing next_landing() noexcept;
-  // What the session has been told of is done.
+  // The loop has let go of the place: a request that was given up meanwhile is forgotten.
   void end_landing() noexcept;
 
   // --- calls.cc: their heads, messages and ends ---------------------------------------------------
