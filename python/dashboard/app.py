@@ -49,8 +49,8 @@ STYLE = """<style>
 }
 </style>"""
 LABELS = {
-    "queue_type": "Queue type", "allocator_type": "Allocator", "model": "Model", "run": "Run",
-    "status": "Status",
+    "queue_type": "Queue type", "allocator_type": "Allocator", "lane": "Lane",
+    "model": "Model", "run": "Run", "status": "Status",
 }  # fmt: skip
 # Without icons, so that a screen of 1280 has room for all names.
 PAGES: list[tuple[str, str, Callable[[Page], None]]] = [

@@ -47,7 +47,7 @@ class Page:
 
     def loads(self) -> list[groups.Load]:
         def make() -> list[groups.Load]:
-            columns = dict.fromkeys([*self.split, "run", "time", "status", "total_us"])
+            columns = dict.fromkeys([*self.split, *groups.LOAD_COLUMNS])
             return groups.loads(self.selection.rows(*columns), self.split)
 
         return self.selection.kept("loads", make)

@@ -16,11 +16,13 @@ import polars as pl
 
 from .store import Content
 
-DIMENSIONS = ("queue_type", "allocator_type", "model", "run", "status")
+DIMENSIONS = ("queue_type", "allocator_type", "lane", "model", "run", "status")
 SPLITS: dict[str, tuple[str, ...]] = {
     "Queue type × allocator": ("queue_type", "allocator_type"),
     "Queue type": ("queue_type",),
     "Allocator": ("allocator_type",),
+    "Lane": ("lane",),
+    "Queue type × lane": ("queue_type", "lane"),
     "Model": ("model",),
     "Run": ("run",),
     "Status": ("status",),
@@ -35,6 +37,7 @@ class Choice:
 
     queue_type: tuple[str, ...] = ()
     allocator_type: tuple[str, ...] = ()
+    lane: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
@@ -111,7 +114,7 @@ def options(content: Content, memo: Memo) -> dict[str, list[str]]:
         pairs = content.rows.lazy().group_by(DIMENSIONS).len().collect()
         found: dict[str, set[str]] = {}
         for name in DIMENSIONS:
-            found[name] = {str(value) for value in pairs[name].unique().to_list()}
+            found[name] = {str(value) for value in pairs[name].drop_nulls().unique().to_list()}
         documents = content.documents
         for each in (*documents.cells, *documents.loads, *documents.rivals, *documents.perf):
             for name in DIMENSIONS:

@@ -109,7 +109,8 @@ class Request:
     rows: int
     worker: int | None
     status: int  # of HTTP
-    queue_type: str
+    queue_type: str  # as configured
+    lane: str  # how it really went: a queue type too, never "auto"
     allocator_type: str
     cache: str  # "", "hit", "shared" or "miss"
     transport: str  # "http", "http2", "grpc" or "bus"

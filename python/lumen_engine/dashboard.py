@@ -104,6 +104,13 @@ def command_of(argv: list[str]) -> list[str]:
             *([arguments.address] if arguments.address != settings.ADDRESS else []),
         ],
     )
+    gone = [path for path in arguments.paths if not Path(path).exists()]
+    if gone:
+        raise SystemExit(
+            f"lumen dashboard: there is no {', '.join(gone)}: name a telemetry CSV (made when its"
+            " server starts), a JSON of bench, matrix, perf or quantize, a counters file, or a"
+            " folder"
+        )
     paths = [str(Path(path).absolute()) for path in arguments.paths]
     return [sys.executable, str(folder / "entry" / "serve.py"), *flags, "--", *paths]
 

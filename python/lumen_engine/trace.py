@@ -137,6 +137,7 @@ def _args(request: Request) -> dict[str, Any]:
         "status": request.status,
         "rows": request.rows,
         "queue_type": request.queue_type,
+        "lane": request.lane,
         "allocator_type": request.allocator_type,
         "cache": request.cache,
         "transport": request.transport,

@@ -108,7 +108,7 @@ bool Scheduler::fits_budget(uint32_t submitter, models::InferRequest& request) n
 
 Submitter::Types Scheduler::types(uint32_t submitter, const models::Model& model) noexcept {
   const LaneChooser::Choice usual = chooser_->usual(submitter, model);
-  return {usual.type, config_.allocator_type, config_.latency_budget_us > 0,
+  return {usual.type, config_.queue_type, config_.allocator_type, config_.latency_budget_us > 0,
           usual.lane->has_room(submitter, model)};
 }
 
@@ -122,6 +122,7 @@ void Scheduler::set_default_deadline(models::InferRequest& request) const noexce
 
 SubmitOutcome Scheduler::submit(uint32_t submitter, models::InferRequest& request) noexcept {
   Lane& lane = chooser_->choose(submitter, request, input_bytes_of(request));
+  request.configured_type = config_.queue_type;
   if (request.times.parsed_ns == 0) request.times.parsed_ns = now_ns();
   set_default_deadline(request);
   if (!lane.admission().fits(request)) return SubmitOutcome::kOverBudget;

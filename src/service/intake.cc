@@ -59,6 +59,7 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   if (model.state() != models::ModelState::kReady) return refuse(call, model_unavailable(model));
   const engine::Submitter::Types types = submitter_.types(model);
   infer.queue_type = types.queue_type;
+  infer.configured_type = types.configured_type;
   infer.allocator_type = types.allocator_type;
   memory.use(types.allocator_type == models::AllocatorType::kStandard
                  ? RequestMemory::Kind::kHeap

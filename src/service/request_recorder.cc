@@ -51,7 +51,9 @@ void RequestRecorder::record(const Call& call, telemetry::TransportKind transpor
   record.cache_use = call.cache_outcome;
   record.transport = transport;
   record.traceparent = call.traceparent;
-  record.queue_type = static_cast<uint8_t>(infer.queue_type);
+  static_assert(models::kQueueTypeNames.size() <= 16);
+  record.queue_type = static_cast<uint8_t>(infer.configured_type) & 0xF;
+  record.lane = static_cast<uint8_t>(infer.queue_type) & 0xF;
   record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
   if (id.size() <= record.id.size()) {
     record.id_bytes = static_cast<uint8_t>(id.size());

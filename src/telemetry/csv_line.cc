@@ -97,6 +97,8 @@ char* write_csv_line(const RequestRecord& record, const CsvNames& names, Timesta
   *out++ = ',';
   const auto transport = static_cast<size_t>(record.transport);
   if (transport < kTransportNames.size()) out = put(out, kTransportNames[transport]);
+  *out++ = ',';
+  out = put_name(out, names.queue_types, record.lane);
   *out++ = '\n';
   return out;
 }

@@ -31,8 +31,8 @@ inline constexpr size_t kMaxNameFieldBytes = 2 * limits::kMaxNameBytes + 2;
 // byte that is not doubled. Then: timestamp · three names · worker · stages (2^64 ns in µs) · rows
 // · status · cache · transport · separators, LF
 inline constexpr size_t kMaxCsvLineBytes = (2 * RequestRecord::kMaxIdBytes + 2) +
-                                           TimestampText::kBytes + 3 * kMaxNameFieldBytes + 5 +
-                                           kStageCount * 21 + 10 + 5 + 6 + 5 + 18;
+                                           TimestampText::kBytes + 4 * kMaxNameFieldBytes + 5 +
+                                           kStageCount * 21 + 10 + 5 + 6 + 5 + 19;
 
 // Writes at most kMaxCsvLineBytes, LF included, at `out`; where it ended.
 [[nodiscard]] char* write_csv_line(const RequestRecord& record, const CsvNames& names,

@@ -62,7 +62,8 @@ def test_they_agree_with_the_csv(
     for request in slow["since_start"]:
         line = lines[request["id"]]
         assert {name: nanoseconds(line, name) for name in request["stages"]} == request["stages"]
-        assert (request["queue_type"], request["model"]) == (queue, "mlp")
+        assert (request["queue_type"], request["lane"]) == (queue, line["lane"])
+        assert request["model"] == "mlp"
         assert str(request["rows"]) == line["rows"]
 
     must_be_what_perfetto_reads(trace)

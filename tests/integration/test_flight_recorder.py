@@ -52,6 +52,7 @@ def line_of(request: Request) -> dict[str, str]:
         "status": str(request.status),
         "cache": request.cache,
         "transport": request.transport,
+        "lane": request.lane,
     }
     for stage in STAGES:
         ns = request.stages[stage]

@@ -16,7 +16,7 @@ QUEUES = ("mpmc", "spsc", "naive", "batched", "inline", "auto")
 ALLOCATORS = ("lumen_arena", "standard")
 TELEMETRY_HEAD = (
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport"
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport,lane"
 )
 
 

@@ -29,7 +29,7 @@ from integration.reference import Reference
 StartServer = Callable[..., Server]
 HEADER = (
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport"
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport,lane"
 )
 STAGES = ("parse", "queue", "preprocess", "inference", "postprocess", "write")
 every_kind = pytest.mark.parametrize("queue", QUEUE_TYPES)
@@ -91,7 +91,7 @@ def test_every_request_has_one_line_and_its_stages_add_up(
             queue,
             allocator,
         )
-        assert (line["worker"], line["status"]) == ("0", "200")
+        assert (line["lane"], line["worker"], line["status"]) == (queue, "0", "200")
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["timestamp"])
         assert began <= datetime.fromisoformat(line["timestamp"]) <= ended
         # Stages follow one another, so they can't add up to more than all of it; inference is real.
@@ -145,6 +145,20 @@ def test_a_refused_request_has_a_line_without_the_stages_it_did_not_reach(
     assert (right_line["request_id"], right_line["status"]) == ("right", "200")
     assert (right_line["queue_type"], right_line["worker"]) == (queue, "0")
     assert right_line["connect_us"] == ""
+
+
+def test_with_auto_the_queue_type_is_the_configured_one_and_the_lane_the_real_one(
+    server: StartServer, file: Path
+) -> None:
+    one = server("--telemetry-csv-path", str(file))
+    with Connection(one.address) as connection:
+        assert connection.exchange(infer([1.0], id="right")).status == 200
+        wrong = infer_bytes("identity", "no_such_input", np.zeros((1, 1)), request_id="wrong")
+        assert connection.exchange(wrong).status == 400
+    one.stop()
+    lines = read_csv(file)
+    assert {line["queue_type"] for line in lines} == {"auto"}
+    assert {line["lane"] for line in lines} <= {"inline", "mpmc", "batched"}
 
 
 @pytest.mark.parametrize(

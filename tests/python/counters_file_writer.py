@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 STAGES = ("connect", "parse", "queue", "preprocess", "inference", "postprocess", "write", "total")
-QUEUES = ("mpmc", "spsc", "naive", "batched", "inline")
+QUEUES = ("mpmc", "spsc", "naive", "batched", "inline", "auto")
 ALLOCATORS = ("lumen_arena", "standard")
 # name, kind, unit
 SERVER = (

@@ -17,7 +17,7 @@ STAGES = ("connect", "parse", "queue", "preprocess", "inference", "postprocess",
 COLUMNS = (
     *("request_id", "timestamp", "model", "queue_type", "allocator_type", "worker"),
     *(f"{stage}_us" for stage in STAGES),
-    *("rows", "status", "cache"),
+    *("rows", "status", "cache", "transport", "lane"),
 )
 HEADER = ",".join(COLUMNS) + "\n"
 QUEUES = ("mpmc", "spsc", "naive", "batched", "inline")
@@ -55,12 +55,14 @@ def record(at: datetime, total_us: float, /, **changes: str) -> dict[str, str]:
         timestamp=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         model="mlp",
         queue_type="mpmc",
+        transport="http",
         allocator_type="lumen_arena",
         worker="0",
         total_us=f"{total_us:.3f}",
         rows="1",
         status="200",
     )
+    whole["lane"] = changes.get("queue_type", "mpmc")
     whole.update(changes)
     return whole
 

@@ -423,7 +423,7 @@ def test_requests_of_the_flight_recorder_are_told_with_all_that_is_known(make: M
     stages = {"queue": 1_500, "total": 9_000}
     entry = file.entry(
         12, first_byte=99, id="abc", stages=stages, rows=3, model=2, generation=5, worker=4,
-        status=429, queue=3, allocator=1, cache=2, traceparent=trace,
+        status=429, queue=5 | 3 << 4, allocator=1, cache=2, traceparent=trace,
     )  # fmt: skip
     file.recent(1, file.entry(11, first_byte=98, model=2, generation=4), entry)
     with CountersFile(file.path) as counters:
@@ -431,7 +431,8 @@ def test_requests_of_the_flight_recorder_are_told_with_all_that_is_known(make: M
     assert (gone.model, gone.id, gone.worker, gone.traceparent) == ("#2 (gone)", "11", None, "")
     assert (request.number, request.id, request.first_byte_ns, request.shard) == (12, "abc", 99, 1)
     assert (request.model, request.rows, request.worker, request.status) == ("mlp", 3, 4, 429)
-    assert (request.queue_type, request.allocator_type) == ("batched", "standard")
+    assert (request.queue_type, request.lane) == ("auto", "batched")
+    assert request.allocator_type == "standard"
     assert request.cache == "shared"
     assert request.stages["queue"] == 1_500 and request.stages["parse"] is None
     assert request.traceparent == ("00-000102030405060708090a0b0c0d0e0f-0001020304050607-01")

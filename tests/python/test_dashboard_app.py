@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from dashboard.figures.palette import Palette
+from dashboard.page import MAX_SERIES
 from lumen_engine import dashboard as command
 from streamlit.testing.v1 import AppTest
 from telemetry_writer import Rows, forms_document, matrix_rows
@@ -55,6 +58,81 @@ def test_the_split_makes_the_configurations(rows: Rows, project_root: Path) -> N
     for split, wanted in (("Queue type", "5"), ("Model", "2"), ("Run", "1"), ("Status", "2")):
         app.selectbox(key="split").select(split).run()
         assert metrics(app)["Configurations"] == wanted
+
+
+def test_with_auto_the_series_is_the_configured_type_and_the_lane_a_filter(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Summary named `inline` the winner where `auto` was measured."""
+    found = matrix_rows(60)
+    for one in found.records:
+        one["queue_type"] = "auto"
+    path = found.write(tmp_path / "run.csv")
+    monkeypatch.setattr(sys, "argv", ["dashboard.py", str(path)])
+    app = run(project_root)
+    assert metrics(app)["Configurations"] == "2"
+    assert any("auto · lumen_arena" in each.value for each in app.caption)
+    app.multiselect(key="filter_lane").select("inline").run()
+    assert metrics(app)["Requests"] == str(len(found.totals(lane="inline")))
+    app.selectbox(key="split").select("Queue type × lane").run()
+    assert any("auto · inline" in each.value for each in app.caption)
+
+
+def test_a_csv_of_connections_with_a_request_each_names_no_throughput(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = matrix_rows(60)
+    for one in found.records:
+        if one["queue_type"] != "naive":
+            one["connect_us"] = "5.0"
+    monkeypatch.setattr(sys, "argv", ["dashboard.py", str(found.write(tmp_path / "run.csv"))])
+    app = run(project_root)
+    table = app.dataframe[0].value
+    rates = dict(zip(table["queue type"], table["requests/s"]))
+    assert {queue for queue, rate in rates.items() if rate == rate} == {"naive"}
+    assert any("naive" in each.value for each in app.caption)
+
+
+def test_the_summary_says_what_the_clients_of_a_matrix_saw_too(
+    rows: Rows, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = "queue_type,allocator_type,round_trip_p99_us,error\n"
+    table += "inline,standard,20,\nauto,lumen_arena,10,\nmpmc,standard,1,failed\n"
+    (tmp_path / "mlp.csv").write_text(table)
+    paths = [str(tmp_path / "run.csv"), str(tmp_path / "mlp.csv")]
+    monkeypatch.setattr(sys, "argv", ["dashboard.py", *paths])
+    told = [each.value for each in run(project_root).caption if "lumen matrix" in each.value]
+    assert len(told) == 1 and "auto · lumen_arena" in told[0] and "10 µs" in told[0]
+
+
+@pytest.mark.parametrize(("clients", "told"), [((1, 2, 4), True), ((1, 2), False)])
+def test_the_circled_point_is_explained_only_where_there_is_one(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    clients: tuple[int, ...], told: bool,
+) -> None:  # fmt: skip
+    rows = [{"clients": n, "per_second": 1000.0 * n, "latency_us": {"p50": 9, "p99": 9 + n}}
+            for n in clients]  # fmt: skip
+    kept = {"model": "mlp", "new_connection": False, "rows": rows}
+    (tmp_path / "kept.json").write_text(json.dumps(kept))
+    (tmp_path / "new.json").write_text(json.dumps(kept | {"new_connection": True}))
+    paths = [str(tmp_path / "kept.json"), str(tmp_path / "new.json")]
+    monkeypatch.setattr(sys, "argv", ["dashboard.py", *paths])
+    only = [page for page in application.PAGES if page[0] == "Throughput"]
+    monkeypatch.setattr(application, "PAGES", only)
+    (text,) = [each.value for each in run(project_root).caption if "Latency is" in each.value]
+    assert ("circled" in text) == told
+    assert f"Left out: {len(clients)} loads with a new connection" in text
+
+
+def test_no_two_series_look_alike() -> None:
+    queues = ("mpmc", "spsc", "naive", "batched", "inline", "auto")
+    both = Palette(False, ("queue_type", "allocator_type"), (queues, ("lumen_arena", "standard")))
+    keys = [(queue, name) for queue in queues for name in ("lumen_arena", "standard")]
+    assert len({both.style(key) for key in keys}) == len(keys)
+    models = tuple(f"model{number:02}" for number in range(MAX_SERIES))
+    for split in ("model", "run"):
+        one = Palette(False, (split,), (models,))
+        assert len({one.style((name,)) for name in models}) == MAX_SERIES
 
 
 def test_without_a_file_each_page_says_the_next_step(
@@ -131,6 +209,14 @@ def test_a_port_that_cannot_be_is_refused(port: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         command.command_of([f"--port={port}"])
     assert f"'{port}' is no port" in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """It was started, and showed an empty page."""
+    words = [sys.executable, "-m", "lumen_engine", "dashboard", str(tmp_path / "no.csv")]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert f"there is no {tmp_path / 'no.csv'}" in found.stderr
 
 
 def test_missing_packages_are_named_with_the_way_to_get_them(

@@ -243,6 +243,27 @@ def test_it_works_under_a_path_and_a_name_behind_a_proxy(
     assert watched.outside() == []
 
 
+def test_no_process_is_left_when_the_command_ends(dashboard: Dashboard) -> None:
+    """The command becomes the server: one process, which the caller's signals reach."""
+    process = Path("/proc") / str(dashboard.process.pid)
+    assert b"serve.py" in (process / "cmdline").read_bytes()
+    tasks = [task / "children" for task in (process / "task").iterdir()]
+    assert not any(task.read_text() for task in tasks)
+
+
+def test_the_legend_is_free_of_the_buttons(dashboard: Dashboard, watched: Watched) -> None:
+    page = watched.open(dashboard.url("latency"))
+    chart = page.locator(".js-plotly-plot").first
+    chart.hover()
+    legend, buttons = (
+        chart.locator(each).bounding_box() for each in (".infolayer > .legend", ".modebar")
+    )
+    assert legend is not None and buttons is not None
+    assert legend["x"] + legend["width"] <= buttons["x"]
+    plot = chart.locator(".nsewdrag").first.bounding_box()
+    assert plot is not None and plot["x"] + plot["width"] <= buttons["x"] + 1
+
+
 def test_a_page_of_another_name_is_refused(dashboard: Dashboard, browser: Browser) -> None:
     """DNS rebinding: a stranger's name that means 127.0.0.1."""
     import http.client

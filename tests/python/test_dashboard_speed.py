@@ -38,7 +38,7 @@ chosen = Selection(content, choice, Memo())
 
 def page():
     options(content, Memo())
-    groups.loads(chosen.rows(*choice.split, "run", "time", "status", "total_us"), choice.split)
+    groups.loads(chosen.rows(*choice.split, *groups.LOAD_COLUMNS), choice.split)
     return groups.split_sorted(chosen.rows(*choice.split, "total_us"), choice.split, "total_us")
 
 series, filter_cpu, filter_wall = cpu(page)

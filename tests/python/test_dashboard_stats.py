@@ -75,11 +75,27 @@ def test_throughput_leaves_pauses_out(tmp_path: Path) -> None:
     # 100 requests in 99 ms and 10 us, then a pause of an hour, then the same again.
     times = [START + timedelta(milliseconds=i, hours=hour) for hour in (0, 1) for i in range(100)]
     chosen = selection_of(Rows([record(at, 10.0) for at in times]), tmp_path)
-    columns = (*BY, "run", "time", "status", "total_us")
+    columns = (*BY, *groups.LOAD_COLUMNS)
     (load,) = groups.loads(chosen.rows(*columns), BY)
     assert load.requests == 200
     assert load.active_s == pytest.approx(2 * 0.09901)
     assert load.mean_us == pytest.approx(10.0)
+
+
+def test_requests_that_open_a_connection_each_are_no_throughput(tmp_path: Path) -> None:
+    # As `lumen matrix` measures: 100 connections with a request each, 10 ms apart, between two
+    # stretches of 100 requests on kept connections, 1 ms apart.
+    rows = Rows()
+    for begin, step_ms, connect in ((0, 1, ""), (3_000, 10, "30.0"), (6_000, 1, "")):
+        at = [START + timedelta(milliseconds=begin + step_ms * i) for i in range(100)]
+        rows.records += [record(each, 10.0, connect_us=connect) for each in at]
+    columns = (*BY, *groups.LOAD_COLUMNS)
+    (load,) = groups.loads(selection_of(rows, tmp_path).rows(*columns), BY)
+    assert (load.requests, load.kept) == (300, 200)
+    assert load.active_s == pytest.approx(2 * 0.09901)
+    connecting = Rows([one for one in rows.records if one["connect_us"]])
+    (load,) = groups.loads(selection_of(connecting, tmp_path).rows(*columns), BY)
+    assert load.requests == 100 and math.isnan(load.per_second)
 
 
 def test_the_tail_ends_with_the_slowest_and_has_its_rank() -> None:
@@ -121,7 +137,7 @@ def test_stages_of_the_slowest_are_of_the_slowest(tmp_path: Path) -> None:
 def test_bins_have_all_rows_and_their_maximum(tmp_path: Path) -> None:
     rows = matrix_rows(300, gap_us=10_000)
     chosen = selection_of(rows, tmp_path)
-    columns = (*BY, "run", "time", "status", "total_us")
+    columns = (*BY, *groups.LOAD_COLUMNS)
     lines, width = timeline.timelines(chosen.rows(*columns), BY, since_start=True)
     assert width in timeline.NICE_US
     for line in lines:
@@ -133,7 +149,7 @@ def test_bins_have_all_rows_and_their_maximum(tmp_path: Path) -> None:
 def test_no_line_is_drawn_over_a_pause(tmp_path: Path) -> None:
     times = [START + timedelta(seconds=s) for s in (0, 1, 2, 100, 101)]
     chosen = selection_of(Rows([record(at, 10.0) for at in times]), tmp_path)
-    columns = (*BY, "run", "time", "status", "total_us")
+    columns = (*BY, *groups.LOAD_COLUMNS)
     ((line,), _) = timeline.timelines(chosen.rows(*columns), BY, since_start=True)
     drawn = line.frame["p99"].to_list()
     assert [value is None for value in drawn] == [False, False, False, True, False, False]

@@ -150,6 +150,7 @@ def test_each_request_is_an_event_with_its_stages_and_its_facts(
         "status": 200,
         "rows": 4,
         "queue_type": "mpmc",
+        "lane": "mpmc",
         "allocator_type": "lumen_arena",
         "cache": "miss",
         "transport": "grpc",

@@ -88,7 +88,8 @@ class Submitter {
   [[nodiscard]] virtual uint64_t next_ns() noexcept = 0;
   // The lane that the next request to a model would take; asked once its head tells the model.
   struct Types {
-    models::QueueType queue_type = models::QueueType::kMpmc;
+    models::QueueType queue_type = models::QueueType::kMpmc;       // never kAuto
+    models::QueueType configured_type = models::QueueType::kMpmc;  // the engine's
     models::AllocatorType allocator_type = models::AllocatorType::kLumenArena;
     bool has_latency_budget = false;  // else fits_budget() is always true
     bool has_room = true;             // a guess whether its queue would take it

@@ -99,6 +99,7 @@ struct InferRequest {
   static constexpr uint32_t kNoWorker = UINT32_MAX;
   uint32_t worker = kNoWorker;  // that took it; with `inline` the submitter's number
   QueueType queue_type{};       // how it went, or would have gone
+  QueueType configured_type{};  // of the engine's configuration, kAuto too
   uint64_t charged_ns = 0;      // the service time that admission reckoned with
   uint64_t expected_ns = 0;     // the expected time of its run, as measured; 0: not known yet
   uint64_t share_ns = 0;        // charged to its model's share; 0: it was not taken from a queue

@@ -46,8 +46,11 @@ struct RequestRecord {
   uint32_t rows = 0;   // of this request
   uint16_t model = 0;  // engine::Model::index()
   uint16_t worker = 0;
-  uint16_t status = 0;     // of HTTP
-  uint8_t queue_type = 0;  // position in TraceLogOptions::queue_types
+  uint16_t status = 0;  // of HTTP
+  // One byte, positions in TraceLogOptions::queue_types: as configured, and how it really went (of
+  // `auto`: inline, mpmc or batched).
+  uint8_t queue_type : 4 = 0;
+  uint8_t lane : 4 = 0;
   uint8_t allocator_type = 0;
   uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long
   std::array<char, kMaxIdBytes> id{};
@@ -61,7 +64,7 @@ static_assert(std::is_trivially_copyable_v<RequestRecord> && sizeof(RequestRecor
 static_assert(offsetof(RequestRecord, received_wall_ns) == 8);
 static_assert(offsetof(RequestRecord, stage_ns) == 16 && offsetof(RequestRecord, rows) == 80);
 static_assert(offsetof(RequestRecord, model) == 84 && offsetof(RequestRecord, worker) == 86);
-static_assert(offsetof(RequestRecord, status) == 88 && offsetof(RequestRecord, queue_type) == 90);
+static_assert(offsetof(RequestRecord, status) == 88);
 static_assert(offsetof(RequestRecord, allocator_type) == 91 &&
               offsetof(RequestRecord, id_bytes) == 92);
 static_assert(offsetof(RequestRecord, id) == 93 && offsetof(RequestRecord, traceparent) == 134);

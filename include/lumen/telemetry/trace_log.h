@@ -46,7 +46,7 @@ namespace lumen::telemetry {
 
 inline constexpr std::string_view kTraceCsvHeader =
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport";
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport,lane";
 
 inline constexpr std::string_view kTraceparentCsvHeader = "request_id,timestamp,traceparent";
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from .palette import Palette
 
 HEIGHT = 430
+TOOLBAR_WIDTH = 40
 FINE_STEPS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
 
 
@@ -19,7 +20,9 @@ def finish(
     """`x` and `y` are titles with units; every axis of the figure's grid gets them."""
     figure.update_layout(
         height=height,
-        margin={"l": 8, "r": 12, "t": 34, "b": 8},
+        # The buttons stand one below the other in the right margin, beside the legend.
+        margin={"l": 8, "r": TOOLBAR_WIDTH, "t": 34, "b": 8},
+        modebar={"orientation": "v"},
         legend={
             "orientation": "h", "yanchor": "bottom", "y": 1.02, "xanchor": "left", "x": 0,
             "title": {"text": ""}, "font": {"size": 12},

@@ -17,7 +17,8 @@ PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
 BLUE_ON_DARK = "#3C9BDC"
 SKY_ON_DARK = "#B5DDF6"  # or it could not be told from that
 ORDER = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, GREY, YELLOW)
-QUEUES = {"mpmc": BLUE, "spsc": ORANGE, "naive": VERMILLION, "batched": GREEN, "inline": PURPLE}
+QUEUES = {"mpmc": BLUE, "spsc": ORANGE, "naive": VERMILLION, "batched": GREEN, "inline": PURPLE,
+          "auto": SKY}  # fmt: skip
 ALLOCATORS = ("lumen_arena", "standard")
 DASHES = ("solid", "dot", "dash", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "diamond-open", "square", "triangle-up", "cross", "x")
@@ -51,10 +52,20 @@ class Palette:
     split: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
 
-    def style(self, key: Sequence[str]) -> Style:
-        first = self._colour(0, key[0]) if key else self.shade(BLUE)
+    def style(self, key: Sequence[str], run: int = 0) -> Style:
+        """`run`: of several with the same series, each has marks of its own."""
+        if len(key) == 1 and not self._is_queue(key[0]):
+            return self.numbered(self._place(0, key[0]))
+        first = self._colour(key[0]) if key else self.shade(BLUE)
         second = self._place(1, key[1]) if len(key) > 1 else 0
+        second += len(ALLOCATORS) * run
         return Style(first, DASHES[second % len(DASHES)], SYMBOLS[second % len(SYMBOLS)])
+
+    def numbered(self, number: int) -> Style:
+        """Of things without a colour of their own: the first 48 have different ones."""
+        colour = self.shade(ORDER[number % len(ORDER)])
+        again = number // len(ORDER)
+        return Style(colour, DASHES[again % len(DASHES)], SYMBOLS[again % len(SYMBOLS)])
 
     def shade(self, colour: str) -> str:
         on_dark = {BLUE: BLUE_ON_DARK, SKY: SKY_ON_DARK} if self.dark else {}
@@ -74,7 +85,10 @@ class Palette:
             return ALLOCATORS.index(value)
         return known.index(value) if value in known else 0
 
-    def _colour(self, dimension: int, value: str) -> str:
-        if self.split[0] == "queue_type" and value in QUEUES:
+    def _is_queue(self, value: str) -> bool:
+        return self.split[0] in ("queue_type", "lane") and value in QUEUES
+
+    def _colour(self, value: str) -> str:
+        if self._is_queue(value):
             return self.shade(QUEUES[value])
-        return self.shade(ORDER[self._place(dimension, value) % len(ORDER)])
+        return self.shade(ORDER[self._place(0, value) % len(ORDER)])

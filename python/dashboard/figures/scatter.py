@@ -14,6 +14,8 @@ from ..text import figure_text, time_unit
 from .layout import finish, log_axis
 from .palette import BLUE, GREEN, GREY, ORANGE, VERMILLION, Palette, Style
 
+KNEE = "the knee"  # the trace of the circled points
+
 
 @dataclass(frozen=True)
 class KneeLine:
@@ -49,8 +51,8 @@ def knees(lines: Sequence[KneeLine], palette: Palette, what: str) -> go.Figure:
                     x=[line.points[place][0]], y=[line.points[place][1] / scale], mode="markers",
                     marker={"symbol": "circle-open", "size": 22, "color": palette.ink,
                             "line": {"width": 2}},
-                    name="the knee", legendgroup="knee", hoverinfo="skip",
-                    showlegend=not any(trace.name == "the knee" for trace in figure.data),
+                    name=KNEE, legendgroup="knee", hoverinfo="skip",
+                    showlegend=not any(trace.name == KNEE for trace in figure.data),
                 )
             )  # fmt: skip
     finish(figure, palette, "throughput (requests/s)", f"{what} ({unit})", 500)

@@ -19,6 +19,7 @@ class LoadPoint:
     stages_us: dict[str, float] = field(default_factory=dict)  # means, of the server
     queue_type: str = ""
     allocator_type: str = ""
+    new_connection: bool = False  # one for each request: its rate is the kernel's connecting
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,7 @@ def _load(row: dict[str, Any], part: dict[str, Any], run: str, where: str) -> Lo
         _numbers(stages, STAGES, f"{where}.server.stages_us") if stages else {},
         str(part.get("queue_type", "")),
         str(part.get("allocator_type", "")),
+        part.get("new_connection") in (True, 1),
     )
 
 

@@ -17,6 +17,7 @@ import polars as pl
 Floats = npt.NDArray[np.float32]
 # Requests of a series that are further apart do not belong to one stretch of load.
 PAUSE_S = 1
+LOAD_COLUMNS = ("run", "time", "status", "connect_us", "total_us")  # those that loads() reads
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,25 @@ class Load:
     requests: int
     errors: int  # a status of 400 or more
     mean_us: float
-    active_s: float
+    kept: int  # requests on a connection that was there before
+    active_s: float  # of those
 
     @property
     def per_second(self) -> float:
-        return self.requests / self.active_s if self.active_s > 0 else math.nan
+        return self.kept / self.active_s if self.active_s > 0 else math.nan
 
 
 def loads(rows: pl.LazyFrame, keys: Sequence[str]) -> list[Load]:
     """Requests, and the time from a stretch's first byte read to its last byte written.
 
     Runs are taken apart, and so are stretches of a series between which whole seconds have none of
-    its requests: pauses are no load.
+    its requests: pauses are no load. Nor are requests that open a connection each: what limits
+    them is the kernel's connecting, so only those on kept connections have a rate.
     """
     stretch = [*dict.fromkeys([*keys, "run"])]
+    is_kept = pl.col("connect_us").is_null()
     begin = pl.col("time").dt.timestamp("us")
+    end = begin + pl.col("total_us").cast(pl.Int64())
     seconds = (
         rows.with_columns(second=begin // 1_000_000)
         .group_by([*stretch, "second"])
@@ -85,28 +90,32 @@ def loads(rows: pl.LazyFrame, keys: Sequence[str]) -> list[Load]:
             pl.len().alias("requests"),
             (pl.col("status") >= 400).sum().alias("errors"),
             pl.col("total_us").cast(pl.Float64()).sum().alias("sum_us"),
-            begin.min().alias("begin"),
-            (begin + pl.col("total_us").cast(pl.Int64())).max().alias("end"),
+            is_kept.sum().alias("kept"),
+            begin.filter(is_kept).min().alias("begin"),
+            end.filter(is_kept).max().alias("end"),
         )
         .with_columns(pl.col(key).cast(pl.String()).fill_null("") for key in stretch)
         .sort([*stretch, "second"])
     )
     apart = (pl.col("second").diff() > PAUSE_S).fill_null(True).cum_sum().over(stretch)
     spans = (
-        seconds.with_columns(apart.alias("part"))
+        seconds.filter(pl.col("kept") > 0)
+        .with_columns(apart.alias("part"))
         .group_by([*stretch, "part"])
-        .agg(
-            pl.col("requests", "errors", "sum_us").sum(),
-            ((pl.col("end").max() - pl.col("begin").min()) / 1e6).alias("active_s"),
-        )
+        .agg(((pl.col("end").max() - pl.col("begin").min()) / 1e6).alias("active_s"))
+        .group_by(list(keys))
+        .agg(pl.col("active_s").sum())
     )
     found = (
-        spans.group_by(list(keys))
-        .agg(pl.col("requests", "errors", "sum_us", "active_s").sum())
+        seconds.group_by(list(keys))
+        .agg(pl.col("requests", "errors", "sum_us", "kept").sum())
+        .join(spans, on=list(keys), how="left")
+        .with_columns(pl.col("active_s").fill_null(0.0))
         .sort(list(keys))
         .collect()
     )
+    figures = found.select([*keys, "requests", "errors", "sum_us", "kept", "active_s"])
     return [
-        Load(tuple(row[: len(keys)]), row[-4], row[-3], row[-2] / row[-4], row[-1])
-        for row in found.select([*keys, "requests", "errors", "sum_us", "active_s"]).iter_rows()
+        Load(tuple(key), requests, errors, sum_us / requests, kept, active_s)
+        for *key, requests, errors, sum_us, kept, active_s in figures.iter_rows()
     ]

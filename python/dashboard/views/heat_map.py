@@ -104,7 +104,7 @@ def _of_rows(page: Page, place: st.delta_generator.DeltaGenerator) -> Drawn:
         series = groups.split_sorted(
             page.selection.rows(*COMBINATION, "total_us"), COMBINATION, "total_us"
         )
-        rows = page.selection.rows(*COMBINATION, "run", "time", "status", "total_us")
+        rows = page.selection.rows(*COMBINATION, *groups.LOAD_COLUMNS)
         return series, groups.loads(rows, COMBINATION)
 
     series, loads = page.selection.kept("combinations", make)

@@ -63,12 +63,12 @@ def _jitter(page: Page, facets: bool) -> None:
 def _slowest(page: Page) -> None:
     found = page.selection.slowest().sort("total_us", descending=True).head(SLOWEST_SHOWN)
     stages = [f"{stage}_us" for stage in ("total", *STAGES[:-1])]
-    columns = ["request_id", "time", "model", "queue_type", "allocator_type", "status", *stages]
+    columns = ["request_id", "time", "model", "queue_type", "allocator_type", "lane", "status"]
     formats = {
         name: st.column_config.NumberColumn(name.replace("_us", " (µs)"), format="%.1f")
         for name in stages
     }
     st.dataframe(
-        found.select(*columns, "worker", "rows", "cache", "run"),
+        found.select(*columns, *stages, "worker", "rows", "cache", "run"),
         hide_index=True, width="stretch", column_config=formats,
     )  # fmt: skip

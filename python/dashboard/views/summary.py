@@ -9,9 +9,11 @@ import streamlit as st
 
 from ..figures.bars import simple_bars
 from ..page import Page, heading, nothing
+from ..sources.documents import MatrixCell
 from ..stats.groups import Load, Series
 from ..text import code, count_text, time_text
 
+MATRICES_SHOWN = 3  # the page *Heat map* has all
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
@@ -27,6 +29,7 @@ def show(page: Page) -> None:
         )
         return
     _metrics(page, series, loads)
+    _matrix_winners(cells)
     st.subheader("p99 by combination", anchor=False)
     rows = [(each.label, each.percentile(0.99), page.palette.style(each.key).colour)
             for each in sorted(series, key=lambda each: each.percentile(0.99))]  # fmt: skip
@@ -48,19 +51,35 @@ def _metrics(page: Page, series: list[Series], loads: dict[tuple[str, ...], Load
     errors = sum(load.errors for load in loads.values())
     columns = st.columns(4)
     with columns[0].container(border=True):
-        st.metric("Best p99", time_text(best.percentile(0.99)))
+        st.metric("Best p99, server side", time_text(best.percentile(0.99)))
         st.caption(code(best.label))
     with columns[1].container(border=True):
         fastest = max(rates, key=lambda load: load.per_second, default=None)
         value = f"{count_text(fastest.per_second)} /s" if fastest else "—"
         st.metric("Highest throughput", value)
-        st.caption(code(" · ".join(fastest.key)) if fastest else "one request has no rate")
+        st.caption(code(" · ".join(fastest.key)) if fastest else "no rate is known")
     with columns[2].container(border=True):
         st.metric("Requests", f"{requests:,}")
         st.caption(f"{errors:,} with status 400 or above")
     with columns[3].container(border=True):
         st.metric("Configurations", f"{len(loads):,}")
         st.caption(f"of {_runs(page)} run{'s' if _runs(page) != 1 else ''}")
+
+
+def _matrix_winners(cells: list[MatrixCell]) -> None:
+    """The same question as the client answers it: there the best may be another."""
+    key = "round_trip_p99_us"
+    runs: dict[tuple[str, str], list[MatrixCell]] = {}
+    for cell in cells:
+        if key in cell.values and not cell.error:
+            runs.setdefault((cell.run, cell.model), []).append(cell)
+    for (run, model), found in list(runs.items())[:MATRICES_SHOWN]:
+        best = min(found, key=lambda cell: cell.values[key])
+        label = code(f"{best.queue_type} · {best.allocator_type}")
+        st.caption(
+            f"As the clients of `lumen matrix` saw it ({code(run)}, {code(model)}), the best p99 of"
+            f" a round trip is {time_text(best.values[key])}: {label}."
+        )
 
 
 def _runs(page: Page) -> int:
@@ -89,6 +108,7 @@ def _table(page: Page, series: list[Series], loads: dict[tuple[str, ...], Load])
     }
     st.dataframe(pl.DataFrame(table), hide_index=True, width="stretch", column_config=formats)
     st.caption(
-        "Percentiles are of all rows, by nearest rank. requests/s is the number of requests over"
-        " the time from a stretch's first byte to its last; pauses of whole seconds are left out."
+        "Percentiles are of all rows, by nearest rank. requests/s is the number of requests on"
+        " kept connections over the time from a stretch's first byte to its last; pauses of whole"
+        " seconds, and requests that opened a connection, are left out."
     )

@@ -6,8 +6,7 @@ import math
 
 import streamlit as st
 
-from ..figures.palette import DASHES, ORDER, SYMBOLS, Style
-from ..figures.scatter import KneeLine, knees
+from ..figures.scatter import KNEE, KneeLine, knees
 from ..page import Page, heading, nothing
 
 WHAT = {"p50": "p50", "p99": "p99", "p99.9": "p999", "mean": "mean"}
@@ -38,30 +37,44 @@ def show(page: Page) -> None:
             "`lumen bench URL --model M --clients 1 2 4 8 16 --json > bench.json` measures them.",
         )
         return
-    page.chart(knees(lines, page.palette, what), "knee")
-    st.caption(
-        "The circled point has the most throughput for its latency (Kleinrock's power): more"
-        " clients than there mostly wait. Of telemetry it is the server's own time; `lumen bench`"
-        " and `lumen matrix` tell what the clients saw."
-    )
+    picture = knees(lines, page.palette, what)
+    page.chart(picture, "knee")
+    st.caption(" ".join(_notes(page, kind, has_knee=any(t.name == KNEE for t in picture.data))))
 
 
-def _style(page: Page, number: int, second: int = 0) -> Style:
-    colour = page.palette.shade(ORDER[number % len(ORDER)])
-    return Style(colour, DASHES[second % len(DASHES)], SYMBOLS[second % len(SYMBOLS)])
+def _notes(page: Page, kind: str, has_knee: bool) -> list[str]:
+    """What the picture's marks mean, of those that are in it."""
+    notes = [
+        "Latency is the server's own time."
+        if kind == "telemetry"
+        else f"Latency is what the clients of `{kind}` saw."
+    ]
+    if has_knee:
+        notes.append(
+            "The circled point has the most throughput for its latency (Kleinrock's power): more"
+            " clients than there mostly wait."
+        )
+    left_out = sum(load.new_connection for load in page.selection.content.documents.loads)
+    if kind == "lumen bench" and left_out:
+        notes.append(
+            f"Left out: {left_out:,} load{'s' * (left_out > 1)} with a new connection for each"
+            " request, whose rate is that of connecting."
+        )
+    return notes
 
 
 def _of_benches(page: Page, key: str) -> list[KneeLine]:
     allows = page.selection.choice.allows
     runs: dict[tuple[str, str], list[tuple[int, float, float]]] = {}
     for load in page.selection.content.documents.loads:
-        if allows(run=load.run, model=load.model) and key in load.latency_us:
+        wanted = allows(run=load.run, model=load.model) and not load.new_connection
+        if wanted and key in load.latency_us:
             point = (load.clients, load.per_second, load.latency_us[key])
             runs.setdefault((load.run, load.model), []).append(point)
     return [
         KneeLine(
             f"{run} · {model}",
-            _style(page, number),
+            page.palette.numbered(number),
             [
                 (rate, us, f"{clients} client{'s' if clients != 1 else ''}")
                 for clients, rate, us in sorted(points)
@@ -84,7 +97,7 @@ def _of_matrices(page: Page, what: str) -> list[KneeLine]:
         )  # fmt: skip
         if rate and latency and wanted and not cell.error:
             palette = type(page.palette)(page.palette.dark, ("queue_type", "allocator_type"), ())
-            style = palette.style((cell.queue_type, cell.allocator_type))
+            style = palette.style((cell.queue_type, cell.allocator_type), runs.index(cell.run))
             label = f"{cell.queue_type} · {cell.allocator_type}"
             label += f" ({cell.run})" if len(runs) > 1 else ""
             text = f"{cell.run}: {cell.clients} clients" if cell.clients else cell.run

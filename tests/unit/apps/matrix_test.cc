@@ -20,10 +20,11 @@ namespace {
 
 constexpr const char* kHeader =
     "request_id,timestamp,model,queue_type,allocator_type,worker,connect_us,parse_us,queue_us,"
-    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport\n";
+    "preprocess_us,inference_us,postprocess_us,write_us,total_us,rows,status,cache,transport,"
+    "lane\n";
 
 std::string line(const std::string& id, const std::string& queue_us) {
-  return id + ",t,m,mpmc,lumen_arena,0,,1.0," + queue_us + ",1,1,1,1,5,1,200,,http\n";
+  return id + ",t,m,mpmc,lumen_arena,0,,1.0," + queue_us + ",1,1,1,1,5,1,200,,http,mpmc\n";
 }
 
 TEST(QueueResidency, CountsTheRowsOfOneId) {

@@ -81,8 +81,11 @@ inline std::vector<Row> parse_csv(std::string_view text) {
   return rows;
 }
 
+inline constexpr size_t kTraceFields = 19;  // of the CSV's lines
+
 // The rows under the header, each of as many fields: the CSV's, or its neighbour's.
-inline std::vector<Row> records_in(const std::filesystem::path& path, size_t fields = 18) {
+inline std::vector<Row> records_in(const std::filesystem::path& path,
+                                   size_t fields = kTraceFields) {
   std::vector<Row> rows = parse_csv(whole_file(path));
   if (rows.empty() || rows[0].size() != fields || rows[0][0] != "request_id") {
     ADD_FAILURE() << path << " doesn't begin with the header";

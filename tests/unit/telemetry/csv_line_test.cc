@@ -30,7 +30,7 @@ std::string line_of(const RequestRecord& record, const CsvNames& names = {}) {
 TEST(CsvLine, TheHeaderNamesAFieldForEachOfTheLine) {
   const std::vector<Row> rows = parse_csv(std::string(kTraceCsvHeader) + "\n");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].size(), 18u);
+  EXPECT_EQ(rows[0].size(), kTraceFields);
   for (size_t i = 0; i < kStageCount; ++i) {
     EXPECT_EQ(rows[0][6 + i], std::string(kStageNames[i]) + "_us");
   }
@@ -43,21 +43,22 @@ TEST(CsvLine, EveryFieldStandsInItsColumn) {
   record.model = 1;
   record.worker = 3;
   record.status = 504;
-  record.queue_type = 1;
+  record.queue_type = 2;
+  record.lane = 1;
   record.allocator_type = 0;
   record.cache_use = CacheUse::kMiss;
   record.transport = TransportKind::kGrpc;
-  const CsvNames names{{"a", "squeezenet"}, {"mpmc", "spsc"}, {"lumen_arena"}};
+  const CsvNames names{{"a", "squeezenet"}, {"mpmc", "inline", "auto"}, {"lumen_arena"}};
   EXPECT_EQ(line_of(record, names),
-            "42,2026-11-21T01:43:27.123456Z,squeezenet,spsc,lumen_arena,3,0.001,0.999,1.000,1.001,"
-            "20.050,300.000,4000000.007,5000000000.000,8,504,miss,grpc\n");
+            "42,2026-11-21T01:43:27.123456Z,squeezenet,auto,lumen_arena,3,0.001,0.999,1.000,1.001,"
+            "20.050,300.000,4000000.007,5000000000.000,8,504,miss,grpc,inline\n");
 }
 
 TEST(CsvLine, AStageThatDidNotHappenIsEmpty) {
   RequestRecord record;
   record.model = record.worker = RequestRecord::kNone;
   record.status = 400;
-  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,,http\n");
+  EXPECT_EQ(line_of(record), "0,1970-01-01T00:00:00.000000Z,,,,,,,,,,,,,0,400,,http,\n");
 }
 
 TEST(CsvLine, NumbersAreAsPrintfHasThem) {
@@ -109,7 +110,7 @@ TEST(CsvLine, AnIdWithQuotesCommasOrLineEndsComesBackAsItWas) {
     set_id(record, id);
     const std::vector<Row> rows = parse_csv(line_of(record));
     ASSERT_EQ(rows.size(), 1u) << id;
-    ASSERT_EQ(rows[0].size(), 18u) << id;
+    ASSERT_EQ(rows[0].size(), kTraceFields) << id;
     EXPECT_EQ(rows[0][0], id);
   }
 }

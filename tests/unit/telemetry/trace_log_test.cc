@@ -106,7 +106,7 @@ TEST(TraceLog, ARecordIsALineInItsColumns) {
   RequestRecord record = record_number(5);
   record.model = 1;
   record.worker = 2;
-  record.queue_type = 1;
+  record.queue_type = record.lane = 1;
   record.allocator_type = 1;
   set_id(record, "a,b");
   log->write(record);
@@ -114,7 +114,7 @@ TEST(TraceLog, ARecordIsALineInItsColumns) {
   EXPECT_EQ(whole_file(folder / "trace.csv"),
             std::string(kTraceCsvHeader) +
                 "\n\"a,b\",2026-11-21T01:43:27.123456Z,squeezenet,spsc,standard,2,,2.005,3.000,"
-                "4.000,5.001,6.010,7.100,1234.567,1,200,,http\n");
+                "4.000,5.001,6.010,7.100,1234.567,1,200,,http,spsc\n");
   EXPECT_EQ(log->counters().written, 1u);
   EXPECT_TRUE(log->last_error().ok());
 }
@@ -338,7 +338,7 @@ TEST(TraceLog, WritersGoOnAndDropsAreCountedWhileAPipeStalls) {
   const std::vector<Row> rows = parse_csv(text);
   ASSERT_EQ(rows.size(), counters.written + 1);
   for (size_t i = 1; i < rows.size(); ++i) {
-    ASSERT_EQ(rows[i].size(), 18u);
+    ASSERT_EQ(rows[i].size(), kTraceFields);
     if (i == 1) continue;
     ASSERT_LT(std::stoull(rows[i - 1][0]), std::stoull(rows[i][0]));
   }
