@@ -47,7 +47,6 @@ void print_tried(const lumen::models::TriedBackend& tried) {
 
 void print_model(const Model& model, bool explain) {
   std::printf("%s\n", model_line(model).c_str());
-  if (!explain) return;
   const BackendChoice& choice = model.choice();
   if (model.state() != ModelState::kReady) {
     std::printf("    %s\n", model.reason().c_str());
@@ -55,6 +54,7 @@ void print_model(const Model& model, bool explain) {
     std::printf("    %s%s: %s\n", choice.backend.c_str(),
                 choice.is_remembered ? " (measured at an earlier start)" : "", choice.why.c_str());
   }
+  if (!explain) return;
   if (!model.precision_why().empty()) {
     std::printf("    %s: %s\n", std::string(model.precision()).c_str(),
                 model.precision_why().c_str());
@@ -150,8 +150,9 @@ void add_models_command(CLI::App& app, int& exit_status) {
                       "of models whose config.json names none; default: auto");
   command->add_option("--execution-providers", arguments->execution_providers,
                       "as lumen serve takes it: ways to devices, a list in JSON");
-  command->add_flag("--explain", arguments->explain,
-                    "with the measurements of each backend, and why one can't");
+  command->add_flag(
+      "--explain", arguments->explain,
+      "with the measurements of each backend, and why one can't; also what is not packed, and why");
   command->callback([arguments, &exit_status] { exit_status = run_models(*arguments); });
 }
 

@@ -43,6 +43,9 @@ constexpr std::array kCommands = {
     PythonCommand{
         "load", "load models of a running server, or load them anew", {"--help", "--unix"}},
     PythonCommand{"unload", "unload models of a running server", {"--help", "--unix"}},
+    PythonCommand{"engine",
+                  "the settings of a running server's engine, shown or changed",
+                  {"--help", "--unix", "--json"}},
     PythonCommand{"record",
                   "a sample of the rows that clients send for a model",
                   {"--help", "--version", "--rows", "--seconds", "--output", "--unix"}},

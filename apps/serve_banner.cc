@@ -46,6 +46,12 @@ Runners runners_of(const lumen::server::ServerOptions& options, const lumen::Cpu
   return {count, text};
 }
 
+// Its number is that of `lumen top` and of the CSV, where it stands beside the others.
+std::string express_text(const lumen::server::ServerOptions& options, uint32_t workers) {
+  if (options.engine.queue_type != QueueType::kAuto) return {};
+  return "; worker " + std::to_string(workers) + " is the express worker";
+}
+
 std::string engine_text(const lumen::server::ServerOptions& options) {
   const lumen::engine::EngineConfig& engine = options.engine;
   std::string text(name_of(engine.queue_type));
@@ -147,9 +153,10 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
       models, [](const auto& model) { return model->state() == ModelState::kReady; }));
   std::printf("lumen %s, %s\n", LUMEN_VERSION, repository.backends().description().c_str());
   std::printf("engine %s\n", engine_text(options).c_str());
-  std::printf("cpus %s: %s, %.*s\n", budget.text().c_str(),
-              runners_of(options, budget).text.c_str(), static_cast<int>(pinning.size()),
-              pinning.data());
+  const Runners runners = runners_of(options, budget);
+  std::printf("cpus %s: %s, %.*s%s\n", budget.text().c_str(), runners.text.c_str(),
+              static_cast<int>(pinning.size()), pinning.data(),
+              express_text(options, runners.count).c_str());
   std::printf("csv %s\n", options.telemetry_csv_path.empty()
                               ? "off"
                               : absolute_text(options.telemetry_csv_path).c_str());

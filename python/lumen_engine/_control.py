@@ -23,8 +23,8 @@ def default_socket() -> str:
     folder = os.environ.get("XDG_RUNTIME_DIR")
     if not folder:
         raise ControlError(
-            "XDG_RUNTIME_DIR is not set: name the server's socket by --unix (the server's banner "
-            "names it)"
+            "XDG_RUNTIME_DIR is not set: name the server's socket by --unix PATH (its banner names"
+            " it as unix=PATH; if it does not, the server has none: start it with --unix PATH)"
         )
     return str(Path(folder) / "lumen.sock")
 

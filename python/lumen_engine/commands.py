@@ -28,6 +28,7 @@ COMMANDS = {
     "ps": Command("lumen_engine.models", "tools", "ps"),
     "load": Command("lumen_engine.models", "tools", "load"),
     "unload": Command("lumen_engine.models", "tools", "unload"),
+    "engine": Command("lumen_engine.engine", "tools"),
     "record": Command("lumen_engine.record", "quantize"),
     "quantize": Command("lumen_engine.quantize", "quantize"),
     "dashboard": Command("lumen_engine.dashboard", "dashboard"),

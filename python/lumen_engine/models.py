@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from lumen_engine._control import Control, ControlError, default_socket
 
+NOT_LOADED = "not loaded"  # the index's reason for a version that is on disk alone
 COLUMNS = ("MODEL", "VERSION", "STATE", "BACKEND", "LANE", "INSTANCES", "REQUESTS", "MEAN")
 
 
@@ -97,8 +98,11 @@ def describe(model: dict[str, Any]) -> list[str]:
 def show(models: Sequence[dict[str, Any]]) -> str:
     lines = [table([COLUMNS, *(describe(model) for model in models)])]
     for model in models:
-        if model["reason"]:
-            lines.append(f"{model['name']}/{model['version']}: {model['reason']}")
+        name, version = model["name"], model["version"]
+        if model["reason"] == NOT_LOADED:
+            lines.append(f"{name}: version {version} is on disk, not loaded: lumen load {name}")
+        elif model["reason"]:
+            lines.append(f"{name}/{version}: {model['reason']}")
     return "\n".join(lines)
 
 

@@ -365,7 +365,11 @@ Status RunningServer::listen_on_unix() {
   if (options_.unix_path == "off") return {};
   const bool asked_for = !options_.unix_path.empty();
   const std::string path = asked_for ? options_.unix_path : default_unix_path();
-  if (path.empty()) return {};
+  if (path.empty()) {
+    report_(LogLevel::kInfo,
+            "no unix socket for live changes: $XDG_RUNTIME_DIR is not set; --unix PATH makes one");
+    return {};
+  }
   Result<UnixListener> listener = listen_unix(path);
   const bool is_only_one = options_.http_address == kOff && options_.grpc_address == kOff;
   if (!listener.ok() && (asked_for || is_only_one)) return listener.status();

@@ -90,7 +90,19 @@ def test_where_lumen_has_no_word_a_shell_completes_file_names(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "command",
-    ["top", "slow", "trace", "perf", "ps", "load", "unload", "record", "quantize", "dashboard"],
+    [
+        "top",
+        "slow",
+        "trace",
+        "perf",
+        "ps",
+        "load",
+        "unload",
+        "engine",
+        "record",
+        "quantize",
+        "dashboard",
+    ],
 )
 def test_the_flags_of_python_commands_are_theirs(command: str) -> None:
     """apps/python_command.cc lists them, so that no Python has to start for a tab."""

@@ -68,6 +68,8 @@ def test_models_are_loaded_and_unloaded(server: Server, tmp_path: Path) -> None:
     done = run("load", "mlp", unix=server.unix_path)
     assert (done.returncode, done.stdout) == (0, "loaded mlp\n")
     shutil.copytree(MODELS / "mlp" / "1", tmp_path / "models" / "mlp" / "2")
+    told = run("ps", unix=server.unix_path).stdout
+    assert "mlp: version 2 is on disk, not loaded: lumen load mlp\n" in told
     assert run("load", "mlp", unix=server.unix_path).returncode == 0
     ready = [
         one["version"] for one in json.loads(run("ps", "--json", unix=server.unix_path).stdout)
@@ -94,6 +96,16 @@ def test_without_a_server_the_socket_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert path in done.stderr
     assert "--unix" in run("ps").stderr
+
+
+def test_models_gives_the_reason_of_each_choice_and_of_each_failure(tmp_path: Path) -> None:
+    models = copy_models(tmp_path / "models", [MODELS / "identity", MODELS / "mlp"])
+    (models / "broken" / "1").mkdir(parents=True)
+    (models / "broken" / "1" / "model.onnx").write_bytes(b"none")
+    shown = run("models", "--model-repository", str(models)).stdout.splitlines()
+    assert [line.split()[0] for line in shown[::2]] == ["broken/1", "identity/1", "mlp/1"]
+    assert "broken/1/model.onnx" in shown[1]
+    assert shown[3].startswith("    onnxruntime") and "us against" in shown[3]
 
 
 def test_check_names_the_faults_of_a_repository(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def taken_by_lumen() -> set[int]:
 def pinning(serve: ServeProcess) -> str:
     """ "pinned to CPU 1", as the banner has it."""
     line = next(line for line in serve.banner if line.startswith("cpus "))
-    return line.partition(": ")[2].partition(", ")[2]
+    return line.partition(": ")[2].partition(", ")[2].partition("; ")[0]
 
 
 def infer(serve: ServeProcess) -> int:

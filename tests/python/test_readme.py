@@ -56,16 +56,18 @@ def test_the_config_json_is_taken_as_it_stands(
 
 
 def test_the_commands_work_against_a_server_that_listens_as_they_assume(
-    readme: str, guide: str, server: StartServer, models_path: Path, tmp_path: Path
-) -> None:
+    readme: str, guide: str, server: StartServer, models_path: Path, lumen_binary: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
     found = {block for page in (readme, guide) for block in blocks(page, "sh")}
-    commands = sorted(block for block in found if block.startswith("curl "))
+    commands = sorted(block for block in found if block.startswith(("curl ", "lumen engine ")))
     assert len(commands) >= 3
     started = server(models_path, unix=tmp_path / "lumen.sock")
+    path = f"{lumen_binary.parent}:{os.environ['PATH']}"
     for command in commands:
         done = subprocess.run(
             ["bash", "-euc", command.replace("127.0.0.1:8000", started.url)],
-            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+            env={**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=60,
