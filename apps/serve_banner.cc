@@ -140,7 +140,7 @@ std::string exposure_warning(std::string_view flag, std::string_view tcp_address
   return "listening on " + std::string(tcp_address) +
          ", beyond this machine, and there is no authentication: any host that reaches the port "
          "may use every model (wanted: " +
-         std::string(flag) + " 127.0.0.1:PORT, or a firewall or a proxy with authentication)";
+         std::string(flag) + "127.0.0.1:PORT, or a firewall or a proxy with authentication)";
 }
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,

@@ -4,6 +4,7 @@
 
 #include "serve_banner.h"
 #include "serve_log.h"
+#include "service_manager.h"
 #include "stop_while_loading.h"
 #include "trial_process.h"
 
@@ -176,7 +177,7 @@ sigset_t block_signals() {
 
 // Until SIGTERM or SIGINT, which it returns.
 int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, Server& server,
-                     ServerOptions& options) {
+                     ServerOptions& options, const ServiceManager& manager) {
   ThrottleWatch throttling;
   for (;;) {
     // Without a quota there is nothing to look at and no reason to wake.
@@ -185,9 +186,11 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
                                                 : sigwaitinfo(&signals, &signal);
     throttling.look();
     if (number == SIGHUP) {
+      manager.reloading();
       reopen_csv(server, options, who_sent(signal));
       reload_keys(server, options, who_sent(signal));
       reload(arguments, server, options, who_sent(signal));
+      manager.ready();
     }
     if (number == SIGUSR1 || number == SIGUSR2) {
       spdlog::info("{}: ignored{}", strsignal(number), who_sent(signal));
@@ -226,6 +229,23 @@ Result<std::unique_ptr<Server>> start_server(const ServerOptions& options) {
   return Server::start(options, lumen::backends::with_devices(*providers), report);
 }
 
+void warn_of_exposure(const ServerOptions& options) {
+  const auto warn = [](std::string_view source, const std::string& address) {
+    const std::string text = exposure_warning(source, address);
+    if (!text.empty()) spdlog::warn("{}", text);
+  };
+  bool has_tcp = false;
+  for (const lumen::net::ListeningSocket& socket : options.listening_sockets) {
+    spdlog::info("{} is a socket of the service manager, in place of {}", socket.name,
+                 socket.is_unix ? "--unix" : "--http and --grpc");
+    has_tcp = has_tcp || !socket.is_unix;
+    if (!socket.is_unix) warn("ListenStream=", socket.name);
+  }
+  if (has_tcp) return;
+  warn("--http ", options.http_address);
+  warn("--grpc ", options.grpc_address);
+}
+
 void warn_of_models(const Server& server, const ServerOptions& options) {
   for (const auto& model : server.models().models()) {
     if (model->state() == ModelState::kUnavailable) {
@@ -261,12 +281,11 @@ int run_serve(const ServeArguments& arguments) {
   if (!gathered.ok()) return fail(gathered.status());
   ServerOptions& options = *gathered;
   configure_log(options.log_level, options.log_format);
-  // Before the port is open.
-  for (const auto& [flag, address] :
-       {std::pair("--http", &options.http_address), std::pair("--grpc", &options.grpc_address)}) {
-    const std::string exposed = exposure_warning(flag, *address);
-    if (!exposed.empty()) spdlog::warn("{}", exposed);
-  }
+  auto sockets = take_listening_sockets();
+  if (!sockets.ok()) return fail(sockets.status());
+  options.listening_sockets = std::move(*sockets);
+  const ServiceManager manager;
+  warn_of_exposure(options);  // before the port is open
   const sigset_t signals = block_signals();
   // Before there are queues: they begin with it.
   const uint64_t transfer_ns = lumen::measure_core_distance();
@@ -295,7 +314,9 @@ int run_serve(const ServeArguments& arguments) {
   print_banner(options, lumen::cpu_budget(), server.pinning(), server.models(), note_of,
                server.http_address(), server.grpc_address(), server.unix_path(), server.bus_path(),
                server.counters_path());
-  const int number = wait_for_the_end(signals, arguments, server, options);
+  manager.ready();
+  const int number = wait_for_the_end(signals, arguments, server, options, manager);
+  manager.stopping();
   const sigset_t again = stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &again, nullptr);  // both have their default action
   const uint64_t delay_ns = number == SIGTERM ? options.drain_delay_ns : 0;

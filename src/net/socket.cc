@@ -2,11 +2,14 @@
 #include <lumen/net/socket.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 
 namespace lumen::net {
@@ -43,13 +46,40 @@ Result<SocketAddress> to_socket_address(const TcpAddress& address) {
                        address.host.c_str());
 }
 
-uint16_t bound_port(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return 0;
-  return ntohs(storage.ss_family == AF_INET
-                   ? reinterpret_cast<const sockaddr_in*>(&storage)->sin_port
-                   : reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+// AF_UNSPEC: it has none.
+SocketAddress bound_address(int fd) {
+  SocketAddress out;
+  out.size = sizeof(out.storage);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&out.storage), &out.size) != 0) return {};
+  return out;
+}
+
+TcpAddress to_tcp_address(const SocketAddress& from) {
+  char host[INET6_ADDRSTRLEN] = "";
+  if (from.storage.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&from.storage);
+    (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+    return {host, ntohs(v4->sin_port)};
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&from.storage);
+  (void)inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+  return {host, ntohs(v6->sin6_port)};
+}
+
+std::string unix_name(const SocketAddress& from) {
+  const auto* address = reinterpret_cast<const sockaddr_un*>(&from.storage);
+  const size_t head = offsetof(sockaddr_un, sun_path);
+  if (from.size <= head) return {};  // bound to no name
+  const std::string_view path(address->sun_path, from.size - head);
+  std::string name(path.substr(0, path.find('\0', 1)));
+  if (name[0] == '\0') name[0] = '@';  // an abstract one
+  return name;
+}
+
+int socket_option(int fd, int name) {
+  int value = -1;
+  socklen_t size = sizeof(value);
+  return ::getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
 }
 
 }  // namespace
@@ -113,8 +143,27 @@ Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port) {
     return Status::from_errno(errno, "listening on %s", text.c_str());
   }
   TcpListener listener{std::move(fd), address};
-  listener.address.port = bound_port(listener.fd.get());
+  listener.address.port = to_tcp_address(bound_address(listener.fd.get())).port;
   return listener;
+}
+
+Result<ListeningSocket> look_at_listener(int fd) {
+  const int domain = socket_option(fd, SO_DOMAIN);
+  const bool is_unix = domain == AF_UNIX;
+  if ((!is_unix && domain != AF_INET && domain != AF_INET6) ||
+      socket_option(fd, SO_TYPE) != SOCK_STREAM || socket_option(fd, SO_ACCEPTCONN) != 1) {
+    return Status::error(Code::kInvalidArgument,
+                         "descriptor %d: wanted a stream socket of TCP or unix that listens "
+                         "(ListenStream= and Accept=no of systemd)",
+                         fd);
+  }
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return Status::from_errno(errno, "making descriptor %d non-blocking", fd);
+  }
+  const SocketAddress address = bound_address(fd);
+  std::string name = is_unix ? unix_name(address) : to_tcp_address(address).text();
+  return ListeningSocket{fd, is_unix, std::move(name)};
 }
 
 }  // namespace lumen::net

@@ -4,6 +4,7 @@
 #include "server/control.h"
 #include "server/io_thread.h"
 #include "server/job_queue.h"
+#include "server/listeners.h"
 #include "server/log_settings.h"
 #include "server/metrics_thread.h"
 #include "server/model_loader.h"
@@ -14,10 +15,8 @@
 #include <lumen/base/cpu.h>
 #include <lumen/base/idle_strategy.h>
 #include <lumen/base/machine_memory.h>
-#include <lumen/base/unix_socket.h>
 #include <lumen/models/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
-#include <lumen/net/socket.h>
 #include <lumen/service/documents.h>
 #include <lumen/service/row_sampler.h>
 #include <lumen/transports/grpc/transport.h>
@@ -26,8 +25,6 @@
 #include <lumen/transports/http/memory_limits.h>
 #include <lumen/transports/http/transport.h>
 #include <lumen/transports/shm/transport.h>
-
-#include <fcntl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -43,9 +40,6 @@
 
 namespace lumen::server {
 namespace {
-
-// 1,820 refusals, and as many replies of up to 576 bytes, at once.
-constexpr uint64_t kBusRingBytes = uint64_t{1} << 20;
 
 http::Options http_options_of(const ServerOptions& options) {
   return {.io_thread_count = options.io_thread_count,
@@ -84,14 +78,14 @@ class RunningServer final : public Server {
 
   Status start(models::Backends backends);
 
-  const std::string& http_address() const noexcept override { return http_address_; }
-  const std::string& grpc_address() const noexcept override { return grpc_address_; }
-  const std::string& unix_path() const noexcept override { return unix_path_; }
-  const std::string& bus_path() const noexcept override { return bus_path_; }
+  const std::string& http_address() const noexcept override { return listeners_.http_address(); }
+  const std::string& grpc_address() const noexcept override { return listeners_.grpc_address(); }
+  const std::string& unix_path() const noexcept override { return listeners_.unix_path(); }
+  const std::string& bus_path() const noexcept override { return listeners_.bus_path(); }
   std::string_view counters_path() const noexcept override {
     return counters_file_ == nullptr ? std::string_view() : counters_file_->path();
   }
-  const std::string& unix_note() const noexcept override { return unix_note_; }
+  const std::string& unix_note() const noexcept override { return listeners_.unix_note(); }
   const models::ModelRepository& models() const noexcept override { return *repository_; }
   const telemetry::Counters& counters() const noexcept override { return *counters_; }
   std::string pinning() const override { return engine_->pinning(); }
@@ -131,11 +125,6 @@ class RunningServer final : public Server {
   void drain() noexcept override;
 
  private:
-  Status listen();
-  // On `wanted`, by a socket for each I/O thread; `got`: the address that it has.
-  Status listen_on_tcp(const std::string& wanted, std::string& got);
-  Status listen_on_unix();
-  Status listen_on_bus();
   Status open_telemetry();
   Status check_address_space() const;
   void fit_descriptors();
@@ -150,15 +139,7 @@ class RunningServer final : public Server {
   ServerOptions options_;
   LogSettings log_;
   Report report_;
-  // Until the I/O threads have them: one for each thread, address by address.
-  std::vector<UniqueFd> tcp_listeners_;
-  UnixListener unix_listener_;
-  std::string http_address_;
-  std::string grpc_address_;
-  std::string unix_path_;
-  std::string unix_note_;
-  std::unique_ptr<bus::Listener> bus_listener_;
-  std::string bus_path_;
+  Listeners listeners_;
   std::unique_ptr<telemetry::CountersFile> counters_file_;
   std::unique_ptr<telemetry::Counters> counters_;
   std::unique_ptr<models::ModelRepository> repository_;
@@ -207,7 +188,7 @@ Status RunningServer::start(models::Backends backends) {
   LUMEN_RETURN_IF_ERROR(check_address_space());
   LUMEN_RETURN_IF_ERROR(reload_api_keys());
   // Sockets first: a port that is taken should not cost the loading of every model.
-  LUMEN_RETURN_IF_ERROR(listen());
+  LUMEN_RETURN_IF_ERROR(listeners_.open(options_, report_));
   LUMEN_RETURN_IF_ERROR(make_counters());
   if (options_.backend != models::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
@@ -321,67 +302,6 @@ Status RunningServer::make_counters_file(const std::string& path,
   return {};
 }
 
-Status RunningServer::listen() {
-  LUMEN_RETURN_IF_ERROR(listen_on_tcp(options_.http_address, http_address_));
-  LUMEN_RETURN_IF_ERROR(listen_on_tcp(options_.grpc_address, grpc_address_));
-  LUMEN_RETURN_IF_ERROR(listen_on_bus());
-  return listen_on_unix();
-}
-
-Status RunningServer::listen_on_tcp(const std::string& wanted, std::string& got) {
-  if (wanted == kOff) return {};
-  Result<net::TcpAddress> address = net::parse_tcp_address(wanted);
-  if (!address.ok()) return address.status();
-  for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    Result<net::TcpListener> listener = net::listen_tcp(*address, options_.io_thread_count > 1);
-    if (!listener.ok()) return listener.status();
-    address->port = listener->address.port;
-    got = listener->address.text();
-    tcp_listeners_.push_back(std::move(listener->fd));
-  }
-  return {};
-}
-
-Status RunningServer::listen_on_bus() {
-  if (options_.bus_path.empty()) return {};
-  const size_t area_bytes = (options_.bus_area_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  Result<std::unique_ptr<bus::Listener>> listener = bus::Listener::create(
-      options_.bus_path,
-      {.role = bus::Role::kBoth,
-       .capacity = kBusRingBytes,
-       .area_bytes = area_bytes,
-       .max_connections = kMaxBusConnections,
-       .max_connections_per_user = kMaxBusConnections,
-       .max_bytes = kMaxBusConnections * (area_bytes + 4 * kBusRingBytes),
-       .max_bytes_per_user = kMaxBusConnections * (area_bytes + 4 * kBusRingBytes)});
-  if (!listener.ok()) return listener.status();
-  bus_listener_ = std::move(*listener);
-  bus_path_ = bus_listener_->path();
-  return {};
-}
-
-// The path that nobody asked for may be another server's: then this one goes without and says so.
-Status RunningServer::listen_on_unix() {
-  if (options_.unix_path == "off") return {};
-  const bool asked_for = !options_.unix_path.empty();
-  const std::string path = asked_for ? options_.unix_path : default_unix_path();
-  if (path.empty()) {
-    report_(LogLevel::kInfo,
-            "no unix socket for live changes: $XDG_RUNTIME_DIR is not set; --unix PATH makes one");
-    return {};
-  }
-  Result<UnixListener> listener = listen_unix(path);
-  const bool is_only_one = options_.http_address == kOff && options_.grpc_address == kOff;
-  if (!listener.ok() && (asked_for || is_only_one)) return listener.status();
-  if (!listener.ok()) {
-    unix_note_ = listener.status().message();
-    return {};
-  }
-  unix_listener_ = std::move(*listener);
-  unix_path_ = unix_listener_.path();
-  return {};
-}
-
 Status RunningServer::open_telemetry() {
   if (options_.telemetry_csv_path.empty()) return {};
   telemetry::TraceLogOptions trace;
@@ -492,26 +412,17 @@ Status RunningServer::start_io_threads() {
   make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
     return http::make_transport(services, thread);
   });
-  if (bus_listener_ != nullptr) {
+  if (listeners_.bus() != nullptr) {
     make_transports.emplace_back([this](const transports::ThreadServices& thread) {
-      return shm::make_transport({shm_options_, *documents_, *bus_listener_}, thread);
+      return shm::make_transport({shm_options_, *documents_, *listeners_.bus()}, thread);
     });
   }
   const auto loop = net::choose_loop(options_.loop);
   if (!loop.ok()) return loop.status();
   report_(LogLevel::kInfo, "loop " + std::string(name_of(loop->kind)) + ": " + loop->why);
   for (uint32_t i = 0; i < options_.io_thread_count; ++i) {
-    std::vector<ListenerSocket> sockets;
-    for (size_t j = i; j < tcp_listeners_.size(); j += options_.io_thread_count) {
-      sockets.push_back(
-          {.fd = std::move(tcp_listeners_[j]), .is_local = false, .is_shared = false});
-    }
-    if (unix_listener_.fd() >= 0) {
-      UniqueFd fd(::fcntl(unix_listener_.fd(), F_DUPFD_CLOEXEC, 0));
-      if (!fd.valid()) return Status::from_errno(errno, "sharing the unix socket");
-      sockets.push_back(
-          {.fd = std::move(fd), .is_local = true, .is_shared = options_.io_thread_count > 1});
-    }
+    auto sockets = listeners_.sockets_of(i);
+    if (!sockets.ok()) return sockets.status();
     auto io = IoThread::create({.index = i,
                                 .loop = loop->kind,
                                 .counters = *counters_,
@@ -520,7 +431,7 @@ Status RunningServer::start_io_threads() {
                                 .catalog = *catalog_,
                                 .steps = steps_,
                                 .options = options_},
-                               make_transports, std::move(sockets));
+                               make_transports, std::move(*sockets));
     if (!io.ok()) return io.status();
     io_threads_.push_back(std::move(*io));
   }
@@ -543,11 +454,11 @@ Status RunningServer::start_io_threads() {
 }
 
 void RunningServer::drain() noexcept {
-  unix_listener_.close();
+  listeners_.close();
   for (auto& io : io_threads_) io->request_drain();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  bus_listener_.reset();
+  listeners_.close_bus();
   if (catalog_ != nullptr) catalog_->close();
   if (control_thread_ != nullptr) control_thread_->join();
   if (loader_thread_ != nullptr) loader_thread_->join();

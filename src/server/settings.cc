@@ -375,7 +375,8 @@ Status validate_options(const ServerOptions& options) {
                          "each; raise it, or lower max_body_bytes or max_active_requests",
                          options.max_memory_bytes, least, options.io_thread_count);
   }
-  if (options.http_address != kOff || options.grpc_address != kOff || !options.bus_path.empty()) {
+  if (!options.listening_sockets.empty() || options.http_address != kOff ||
+      options.grpc_address != kOff || !options.bus_path.empty()) {
     return {};
   }
   const bool has_default = options.unix_path.empty() && !default_unix_path().empty();

@@ -90,3 +90,15 @@ def test_a_server_takes_the_flags_of_the_runtime(server: StartServer) -> None:
 def test_systemd_finds_the_unit_closed_enough() -> None:
     words = ["systemd-analyze", "security", "--offline=true", "--threshold=35", UNIT]
     assert judged(*words) == ""  # 3.5 of 10 at most
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for name in ("lumen.service", "lumen.socket"):
+        text = UNIT.with_name(name).read_text()
+        # verify looks whether the program is there.
+        (tmp_path / name).write_text(text.replace("/opt/lumen/bin/lumen", "/bin/true"))
+    found = judged("systemd-analyze", "verify", "--man=no", *sorted(tmp_path.iterdir()))
+    assert found == ""
+    (tmp_path / "lumen.socket").write_text("[Socket]\nListenStream=nowhere:none\n")
+    assert judged("systemd-analyze", "verify", "--man=no", tmp_path / "lumen.socket") != ""

@@ -32,4 +32,14 @@ struct TcpListener {
 // `shared_port`: SO_REUSEPORT, for one listener an I/O thread.
 [[nodiscard]] Result<TcpListener> listen_tcp(const TcpAddress& address, bool shared_port);
 
+// A socket that listens already, of this process's parent.
+struct ListeningSocket {
+  int fd = -1;
+  bool is_unix = false;
+  std::string name;  // HOST:PORT, or the path; "@NAME" for an abstract one
+};
+// Makes it non-blocking. Refused: a descriptor that is no stream socket that listens, of TCP or
+// unix.
+[[nodiscard]] Result<ListeningSocket> look_at_listener(int fd);
+
 }  // namespace lumen::net

@@ -10,6 +10,7 @@
 #include <lumen/memory/request_memory.h>
 #include <lumen/models/backend_choice.h>
 #include <lumen/net/loop.h>
+#include <lumen/net/socket.h>
 #include <lumen/transports/http/options.h>
 
 #include <array>
@@ -153,6 +154,10 @@ struct ServerOptions {
   // Where a model is loaded for the first time, so that a crash of its backend leaves the server
   // alone (C++ only). It outlives the server. nullptr: in the server itself.
   models::LoadTrials* load_trials = nullptr;
+  // Sockets that listen already (C++ only). One of TCP takes the place of `http_address`, a second
+  // that of `grpc_address`, a unix socket that of `unix_path`. The server listens on duplicates:
+  // clients that come between two servers wait in the caller's.
+  std::vector<net::ListeningSocket> listening_sockets;
   // Look at each call before the engine does, in this order (C++ only). They outlive the server.
   std::vector<service::Step*> steps;
   LogLevel log_level = LogLevel::kInfo;
