@@ -119,8 +119,8 @@ class RunningServer final : public Server {
     return trace_log_ == nullptr ? Status() : trace_log_->reopen();
   }
   void begin_leaving() noexcept override {
-    is_leaving_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
-    for (const auto& io : io_threads_) io->wake();       // clients that watch are told
+    readiness_.begin_leaving();
+    for (const auto& io : io_threads_) io->wake();  // clients that watch are told
   }
   void drain() noexcept override;
 
@@ -148,7 +148,7 @@ class RunningServer final : public Server {
   http::Cors cors_;
   transports::ApiKeysInUse keys_;
   std::mutex reloading_keys_;
-  std::atomic<bool> is_leaving_{false};
+  service::Readiness readiness_{options_.ready_when == ReadyWhen::kAll};
   http::Options http_options_{};
   shm::Options shm_options_{};
   grpc::Options grpc_options_{};
@@ -386,7 +386,7 @@ http::Services RunningServer::http_services() const {
           .hosts = hosts_,
           .cors = cors_,
           .keys = keys_,
-          .is_leaving = is_leaving_,
+          .readiness = readiness_,
           .backends = repository_->backends(),
           .control = *control_thread_,
           .loader = *loader_thread_,
@@ -406,15 +406,15 @@ Status RunningServer::start_io_threads() {
   std::vector<transports::MakeTransport> make_transports;
   make_transports.emplace_back([this](const transports::ThreadServices& thread) {
     return grpc::make_transport(
-        {grpc_options_, *documents_, keys_, *control_thread_, *loader_thread_, is_leaving_},
-        thread);
+        {grpc_options_, *documents_, keys_, *control_thread_, *loader_thread_, readiness_}, thread);
   });
   make_transports.emplace_back([&services](const transports::ThreadServices& thread) {
     return http::make_transport(services, thread);
   });
   if (listeners_.bus() != nullptr) {
     make_transports.emplace_back([this](const transports::ThreadServices& thread) {
-      return shm::make_transport({shm_options_, *documents_, *listeners_.bus()}, thread);
+      return shm::make_transport({shm_options_, *documents_, readiness_, *listeners_.bus()},
+                                 thread);
     });
   }
   const auto loop = net::choose_loop(options_.loop);

@@ -284,6 +284,9 @@ constexpr Setting kSettings[] = {
     row<&S::api_key_file>("server.api_key_file", kRestart, {.form = "a path"},
                           "keys that clients of TCP need, in lines infer KEY or control KEY, sent "
                           "as Authorization: Bearer KEY; SIGHUP reads the file again"),
+    row<&S::ready_when>("server.ready_when", kRestart, words(kReadyWhenNames),
+                        "when /v2/health/ready and its like over gRPC say yes: once the server "
+                        "serves; or only while all versions of models that it is to serve can be"),
     row<&S::model_control>(
         "server.model_control", kRestart, words(kModelControlNames),
         "how models come and go: none; explicit: by load and unload calls; poll: "

@@ -44,6 +44,13 @@ int width(std::string_view text) noexcept {
 
 Status shutting_down() { return Status::error(Code::kUnavailable, "the server is shutting down"); }
 
+const models::Model* unready_of(const CatalogSnapshot& snapshot) {
+  const auto found = std::ranges::find_if(snapshot.models, [](const CatalogModel& entry) {
+    return entry.model->state() != models::ModelState::kReady;
+  });
+  return found == snapshot.models.end() ? nullptr : found->model.get();
+}
+
 }  // namespace
 
 const CatalogModel* CatalogSnapshot::find(std::string_view name,
@@ -148,6 +155,7 @@ Catalog::Catalog(models::ModelRepository& repository, engine::Engine& engine, De
     first->models.push_back(CatalogModel{model, nullptr, ModelNeed(model->metadata())});
   }
   for (const auto& model : repository.models()) describe_all(*first, model->metadata().name);
+  first->unready = unready_of(*first);
   snapshot_ = first;
   // sync[catalog.current]: release; pairs with the readers' loads
   current_.store(first.get(), std::memory_order_release);
@@ -175,6 +183,7 @@ void Catalog::describe_all(CatalogSnapshot& snapshot, std::string_view name) con
 }
 
 void Catalog::publish(const std::shared_ptr<CatalogSnapshot>& next) {
+  next->unready = unready_of(*next);
   std::shared_ptr<const CatalogSnapshot> before = next;  // kept until nobody looks at it
   {
     const std::lock_guard lock(snapshot_mutex_);

@@ -59,6 +59,12 @@ enum class ModelControl : uint8_t {
 };
 inline constexpr std::array<std::string_view, 3> kModelControlNames = {"none", "explicit", "poll"};
 
+enum class ReadyWhen : uint8_t {
+  kServing,  // whichever of its models can serve
+  kAll,      // while all versions that are to be served can be
+};
+inline constexpr std::array<std::string_view, 2> kReadyWhenNames = {"serving", "all"};
+
 struct ServerOptions {
   // "HOST:PORT", or "off". Loopback: opening to the network is a decision.
   std::string http_address = "127.0.0.1:8000";
@@ -122,6 +128,7 @@ struct ServerOptions {
   // are needed. Its owner's alone to read.
   std::filesystem::path api_key_file;
   // How models come and go while the server serves.
+  ReadyWhen ready_when = ReadyWhen::kServing;
   ModelControl model_control = ModelControl::kExplicit;
   uint64_t poll_interval_ns = 1'000'000'000u;  // with kPoll
   // Whether load calls may bring the files of their model along.

@@ -59,6 +59,8 @@ struct CatalogSnapshot {
   static constexpr uint32_t kNobody = UINT32_MAX;
   std::vector<CatalogModel> models;  // sorted by name, then version as a number
   std::vector<std::shared_ptr<const SharedRegion>> regions{};  // sorted by name
+  // The first of them that can't serve: its state does not change while it is here. nullptr: none.
+  const models::Model* unready = nullptr;
   // Of a model or region that was in the snapshot before: its place in a reader's table.
   uint32_t leaving = kNobody;
 

@@ -54,8 +54,7 @@ Status CallHandler::unknown_method() noexcept {
 }
 
 bool CallHandler::is_ready() const noexcept {
-  // relaxed: nothing else is told by it
-  return !host_.draining() && !host_.services().is_leaving.load(std::memory_order_relaxed);
+  return !host_.draining() && host_.services().readiness.is_ready(host_.thread().intake.catalog());
 }
 
 Status CallHandler::on_call(Request& request) noexcept {

@@ -331,7 +331,8 @@ void GrpcTransport::end_turn(uint64_t now_ns) noexcept {
       static_cast<GrpcConnection*>(entry->owner)->on_timeout();
     }
   }
-  if (told_ready_ != handler_.is_ready()) tell_health();
+  noticed_ready_ = handler_.is_ready();
+  if (told_ready_ != noticed_ready_) tell_health();
   flush_all();
 }
 

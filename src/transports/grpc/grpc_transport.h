@@ -37,7 +37,7 @@ class GrpcTransport final : public transports::Transport,
   }
   bool owes_a_turn() const noexcept override {
     return http_streams_.has_work() || with_replies_ != nullptr ||
-           (first_waiting_ != nullptr && has_freed_);
+           (first_waiting_ != nullptr && has_freed_) || noticed_ready_ != handler_.is_ready();
   }
   void owe_a_turn() noexcept { has_freed_ = true; }
   bool is_waiting() const noexcept override { return away_ > 0; }
@@ -124,7 +124,8 @@ class GrpcTransport final : public transports::Transport,
   size_t away_ = 0;  // submitted, and not come back
   MpmcQueue<Request*> returned_;
   bool draining_ = false;
-  bool told_ready_ = true;  // to the calls of Watch
+  bool told_ready_ = true;     // to the calls of Watch
+  bool noticed_ready_ = true;  // at the end of the last turn; the catalog changes between turns
 };
 
 }  // namespace lumen::grpc

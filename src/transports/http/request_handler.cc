@@ -176,12 +176,7 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   }
   switch (route.endpoint) {
     case Endpoint::kLive: return reply(context, R"({"live":true})");
-    case Endpoint::kReady:
-      // relaxed: nothing else is told by it
-      if (!host_.draining() && !host_.services().is_leaving.load(std::memory_order_relaxed)) {
-        return reply(context, R"({"ready":true})");
-      }
-      return refuse(context, service::shutting_down());
+    case Endpoint::kReady: return answer_ready(context);
     case Endpoint::kServerMetadata:
       return reply(context, host_.services().documents.server_metadata());
     case Endpoint::kAllStatistics: return answer_statistics(context, nullptr);
@@ -202,6 +197,14 @@ Next RequestHandler::answer_document(RequestContext& context) noexcept {
   }
   return refuse(context,
                 Status::error(Code::kNotFound, "the path names no model; write /v2/models/NAME"));
+}
+
+Next RequestHandler::answer_ready(RequestContext& context) noexcept {
+  const service::CatalogSnapshot& catalog = host_.thread().intake.catalog();
+  const service::Readiness& readiness = host_.services().readiness;
+  if (host_.draining()) return refuse(context, service::shutting_down());
+  if (!readiness.is_ready(catalog)) return refuse(context, readiness.reason(catalog));
+  return reply(context, R"({"ready":true})");
 }
 
 Next RequestHandler::answer_page(RequestContext& context) noexcept {

@@ -62,6 +62,7 @@ class RequestHandler {
   [[nodiscard]] Next ask(RequestContext& context, std::string_view text) noexcept;
   [[nodiscard]] Next refuse_coding(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_document(RequestContext& context) noexcept;
+  [[nodiscard]] Next answer_ready(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_page(RequestContext& context) noexcept;
   [[nodiscard]] Next answer_of_model(RequestContext& context,
                                      const service::CatalogModel& entry) noexcept;

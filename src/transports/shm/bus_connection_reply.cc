@@ -152,6 +152,9 @@ Status BusConnection::answer_document(Request& request, BusVerb verb,
     case BusVerb::kServerMetadata: text = host_.services().documents.server_metadata(); break;
     case BusVerb::kServerReady:
       if (host_.draining()) return service::shutting_down();
+      if (const auto& readiness = host_.services().readiness; !readiness.is_ready(catalog)) {
+        return readiness.reason(catalog);
+      }
       text = R"({"ready":true})";
       break;
     case BusVerb::kModelMetadata: text = entry->documents->metadata; break;

@@ -108,6 +108,7 @@ const std::map<std::string, Rule>& rules() {
       {"tcp_shm", word("server", false, {"off", "on"})},
       {"reply_compression", word("server", false, {"off", "auto", "on"})},
       {"load_files", word("server", false, {"off", "on"})},
+      {"ready_when", word("server", false, {"serving", "all"})},
       {"model_control", word("server", false, {"none", "explicit", "poll"})},
       {"poll_interval_ms", number("server", false, 10, kDayMs)},
       {"recording_bytes", number("server", false, 4096, uint64_t{1} << 40)},

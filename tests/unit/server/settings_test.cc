@@ -120,6 +120,7 @@ const std::vector<std::pair<std::string_view, std::string_view>> kOtherValues = 
     {"tcp_shm", "on"},
     {"reply_compression", "on"},
     {"api_key_file", "keys"},
+    {"ready_when", "all"},
     {"model_control", "poll"},
     {"load_files", "on"},
     {"shm_key_prefix", "app-"},

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <lumen/service/job.h>
+#include <lumen/service/readiness.h>
 #include <lumen/transports/common/access.h>
 #include <lumen/transports/common/transport.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,9 +37,9 @@ struct Services {
   const Options& options;
   const service::Documents& documents;
   const transports::ApiKeysInUse& keys;
-  service::JobThread& control;          // settings, shared memory, documents
-  service::JobThread& loader;           // models that come and go
-  const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
+  service::JobThread& control;  // settings, shared memory, documents
+  service::JobThread& loader;   // models that come and go
+  const service::Readiness& readiness;
 };
 
 [[nodiscard]] Result<std::unique_ptr<transports::Transport>> make_transport(

@@ -6,11 +6,11 @@
 #include <lumen/models/backends.h>
 #include <lumen/service/compression.h>
 #include <lumen/service/job.h>
+#include <lumen/service/readiness.h>
 #include <lumen/transports/common/api_keys.h>
 #include <lumen/transports/common/transport.h>
 #include <lumen/transports/http/options.h>
 
-#include <atomic>
 #include <memory>
 
 namespace lumen::service {
@@ -29,10 +29,10 @@ struct Services {
   const HostCheck& hosts;
   const Cors& cors;
   const transports::ApiKeysInUse& keys;
-  const std::atomic<bool>& is_leaving;  // the server serves on, but is not ready any more
-  models::Backends& backends;           // which are told of the requests' memory
-  service::JobThread& control;          // settings, recordings, shared memory
-  service::JobThread& loader;           // models that come and go
+  const service::Readiness& readiness;
+  models::Backends& backends;   // which are told of the requests' memory
+  service::JobThread& control;  // settings, recordings, shared memory
+  service::JobThread& loader;   // models that come and go
   service::JobThread& metrics;
   service::CompressionThread* compressor;  // of replies; nullptr: none is compressed
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <lumen/bus/listener.h>
+#include <lumen/service/readiness.h>
 #include <lumen/transports/common/transport.h>
 
 #include <cstddef>
@@ -27,6 +28,7 @@ struct Options {
 struct Services {
   const Options& options;
   const service::Documents& documents;
+  const service::Readiness& readiness;
   bus::Listener& listener;  // each takes connections from it; outlives them
 };
 
