@@ -52,6 +52,8 @@ constexpr std::array kCommands = {
     PythonCommand{"quantize",
                   "an INT8 version of a model, where it pays",
                   {"--help", "--data", "--metric", "--gate", "--dry-run", "--json"}},
+    PythonCommand{
+        "demo", "reads a photographed receipt by two models, to look at", {"--help", "--keep"}},
     PythonCommand{"dashboard",
                   "figures of CSVs, benches and a live server, in the browser",
                   {"--help", "--port", "--address", "--base-url-path", "--proxy-host"}},

@@ -17,11 +17,12 @@ import numpy as np
 import tritonclient.http as triton
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / name) for name in ("models", "python", "tools", "examples/demo")]
+sys.path[:0] = [str(ROOT / name) for name in ("models", "python", "tools")]
 import judge_programs
-import receipt
 from digits import data as digits_data
 from lumen_engine import Server, ServerError
+from lumen_engine.demo import receipt
+from lumen_engine.demo.models import write_models
 from tabular import data as table_data
 
 REQUIRED_ACCURACY = 0.97
@@ -201,10 +202,7 @@ def make_repository(repository: Path) -> Path:
         shutil.copytree(ROOT / "models" / name, repository / name)
     packages = judge_programs.environment("demo") / "lib"
     (models,) = packages.glob("python3*/site-packages/rapidocr_onnxruntime/models")
-    for name, file in (("ocr_detection", "PP-OCRv4_det"), ("ocr_recognition", "PP-OCRv4_rec")):
-        target = repository / name / "1" / "model.onnx"
-        target.parent.mkdir(parents=True)
-        shutil.copyfile(models / f"ch_{file}_infer.onnx", target)
+    write_models(repository, models)
     return repository
 
 

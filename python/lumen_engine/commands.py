@@ -31,6 +31,7 @@ COMMANDS = {
     "engine": Command("lumen_engine.engine", "tools"),
     "record": Command("lumen_engine.record", "quantize"),
     "quantize": Command("lumen_engine.quantize", "quantize"),
+    "demo": Command("lumen_engine.demo.command", "demo"),
     "dashboard": Command("lumen_engine.dashboard", "dashboard"),
 }
 

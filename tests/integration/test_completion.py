@@ -101,6 +101,7 @@ def test_where_lumen_has_no_word_a_shell_completes_file_names(tmp_path: Path) ->
         "engine",
         "record",
         "quantize",
+        "demo",
         "dashboard",
     ],
 )

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx
+import onnxruntime
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
-from scipy import ndimage
 
 # Each with its size in pixels.
 LINES = (
@@ -76,15 +75,36 @@ def detection_input(photo: Image.Image) -> np.ndarray:
 
 def lines_of(photo: Image.Image, is_text: np.ndarray) -> list[Image.Image]:
     """The lines from top to bottom; `is_text` [height,width]: the first model's answer."""
-    found, _ = ndimage.label(is_text > TEXT)
     boxes = []
-    for rows, columns in ndimage.find_objects(found):
-        height, width = rows.stop - rows.start, columns.stop - columns.start
-        if min(height, width) < SMALLEST:
+    for left, top, right, bottom in patches(is_text > TEXT):
+        if min(bottom - top, right - left) < SMALLEST:
             continue
-        rim = math.ceil(height * 0.35)  # the model marks the middle of a line
-        boxes.append((columns.start - rim, rows.start - rim, columns.stop + rim, rows.stop + rim))
+        rim = math.ceil((bottom - top) * 0.35)  # the model marks the middle of a line
+        boxes.append((left - rim, top - rim, right + rim, bottom + rim))
     return [photo.crop(box) for box in sorted(boxes, key=lambda box: box[1])]
+
+
+def patches(marked: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """Left, top, right and bottom of each patch of marked pixels that touch, by flood filling."""
+    left = set(zip(*(places.tolist() for places in np.nonzero(marked))))
+    found = []
+    while left:
+        edge, rows, columns = [left.pop()], [], []
+        while edge:
+            row, column = edge.pop()
+            rows.append(row)
+            columns.append(column)
+            for step in (
+                (row - 1, column),
+                (row + 1, column),
+                (row, column - 1),
+                (row, column + 1),
+            ):
+                if step in left:
+                    left.remove(step)
+                    edge.append(step)
+        found.append((min(columns), min(rows), max(columns) + 1, max(rows) + 1))
+    return found
 
 
 def recognition_input(line: Image.Image) -> np.ndarray:
@@ -95,7 +115,8 @@ def recognition_input(line: Image.Image) -> np.ndarray:
 
 def characters(model: Path) -> list[str]:
     """By the numbers of the second model's outputs; 0 is none."""
-    kept = {entry.key: entry.value for entry in onnx.load(model).metadata_props}
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    kept = session.get_modelmeta().custom_metadata_map
     return ["", *kept["character"].splitlines(), " "]
 
 
