@@ -61,10 +61,12 @@ def prefix(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Installed from a build without the server, which finds no package of .venv."""
     folder = tmp_path_factory.mktemp("package")
     words = ["cmake", "-S", project_root, "-B", "build", "-G", "Ninja", "-DLUMEN_SERVER=OFF"]
-    shown = run([*words, "-DLUMEN_VENV=/nowhere"], folder)
+    # With /usr Debian's folder of libraries counts, in the prefix too.
+    shown = run([*words, "-DLUMEN_VENV=/nowhere", "-DCMAKE_INSTALL_PREFIX=/usr"], folder)
     assert "openvino" not in shown.lower()
     run(["cmake", "--build", "build", "-j2"], folder)
     run(["cmake", "--install", "build", "--prefix", folder / "prefix"], folder)
+    run(["cpack", "-B", folder, "--config", "build/CPackConfig.cmake"], folder)
     shutil.rmtree(folder / "build")  # nothing of it may be needed any more
     return folder / "prefix"
 
@@ -104,6 +106,25 @@ FetchContent_MakeAvailable(lumen)"""
     assert not list((project / "build").rglob("lumen_mod_server*"))
     # The project chooses its own way to be built.
     assert "CMAKE_BUILD_TYPE:STRING=\n" in (project / "build" / "CMakeCache.txt").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="dpkg wants to be root")
+def test_the_debian_package_is_installed_used_and_removed(
+    project_root: Path, prefix: Path, tmp_path: Path
+) -> None:
+    """By dpkg, into a root of its own, whose libc is this machine's."""
+    (package,) = prefix.parent.glob("liblumen-dev_0.1.0_*.deb")
+    root = tmp_path / "root"
+    (root / "var/lib/dpkg/info").mkdir(parents=True)
+    (root / "var/lib/dpkg/updates").mkdir()
+    (root / "var/lib/dpkg/status").touch()
+    dpkg = ["dpkg", f"--root={root}", "--force-depends", "--force-script-chrootless"]
+    run([*dpkg, "--install", package], tmp_path)
+    how = f"find_package(lumen 0.1 REQUIRED COMPONENTS {' '.join(COMPONENTS)})"
+    project = project_with(tmp_path / "p", project_root, how)
+    build_and_run(project, f"-DCMAKE_PREFIX_PATH={root}/usr", names=["queue", "bus"])
+    run([*dpkg, "--remove", "liblumen-dev"], tmp_path)
+    assert not list((root / "usr").rglob("*lumen*"))
 
 
 def test_pkg_config_gives_the_libraries(project_root: Path, prefix: Path, tmp_path: Path) -> None:
