@@ -276,13 +276,13 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u) << "the head, and a line for each request to a model that there is";
-  // With `auto` as it went: the fake model is light.
+  // The fake model is light, and inline with `auto`.
   const bool is_auto = GetParam() == models::QueueType::kAuto;
-  const std::string type(name_of(is_auto ? models::QueueType::kInline : GetParam()));
-  EXPECT_THAT(lines[1],
-              testing::AllOf(HasSubstr(",plus_one," + type), testing::EndsWith(",1,200,,bus")));
-  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,,bus"));
-  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,,bus"));
+  const std::string lane(name_of(is_auto ? models::QueueType::kInline : GetParam()));
+  EXPECT_THAT(lines[1], testing::AllOf(HasSubstr(",plus_one," + std::string(name_of(GetParam()))),
+                                       testing::EndsWith(",1,200,,bus," + lane)));
+  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,,bus," + lane));
+  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,,bus," + lane));
 }
 
 // Answers a call instead of the engine, from memory of its own.

@@ -25,7 +25,7 @@ needs_activate = pytest.mark.skipif(ACTIVATE is None, reason="there is no system
 
 
 class Notices:
-    """What the manager hears, one text a notice."""
+    """The notices that the manager gets."""
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -75,7 +75,7 @@ def activated(repository: Path, listen: list[str], *flags: str) -> Iterator[subp
 
 
 def ended(process: subprocess.Popen[str]) -> str:
-    """What it said: until it was ready, and from SIGTERM on."""
+    """Its output, until it was ready and from SIGTERM on."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
