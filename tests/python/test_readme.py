@@ -1,4 +1,4 @@
-"""README.md and docs/guide.md: their commands work; the links of every page lead somewhere."""
+"""README.md and the how-to pages: their commands work; the links of every page lead somewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def readme(project_root: Path) -> str:
 
 @pytest.fixture(scope="module")
 def guide(project_root: Path) -> str:
-    return (project_root / "docs" / "guide.md").read_text()
+    pages = [project_root / "docs" / f"{name}.md" for name in ("tune", "observe", "from-triton")]
+    return "".join(page.read_text() for page in pages)
 
 
 def blocks(text: str, language: str) -> list[str]:

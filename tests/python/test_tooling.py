@@ -1,4 +1,4 @@
-"""./dev, the presets, the counting, and the ways to build that docs/guide.md prints."""
+"""./dev, the presets, the counting, and the ways to build that docs/build.md prints."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def start_and_stop(
 def test_the_classic_build_ends_in_a_server_of_the_model_that_its_configuration_names(
     project_root: Path, tmp_path: Path
 ) -> None:
-    """The line of docs/guide.md, in a copy of the tree, with the .venv of this one.
+    """The line of docs/build.md, in a copy of the tree, with the .venv of this one.
 
     Two folders deep, as ./dev builds: paths are then the same, and ccache has the objects.
     """
