@@ -62,6 +62,7 @@ def is_alive(pid: int) -> bool:
 
 def main() -> None:
     ray.init(num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    serve.start(proxy_location="Disabled")  # its port may be in use, and nothing comes by it
     lumen = LumenDeployment.options(num_replicas=3, ray_actor_options={"num_cpus": 1}).bind(
         MODELS, ("--backend", "openvino")
     )

@@ -30,7 +30,7 @@ def test_each_command_of_the_tutorial_works_in_its_order(
         if block.startswith("lumen serve"):
             # A reader waits for the banner's last line.
             block = block.replace(" &\n", " > banner 2>&1 &\n")
-            block += "until grep -q '^lumen: ready' banner; do sleep 0.05; done\n"
+            block += "until grep -q '^lumen: ready' banner; do kill -0 $!; sleep 0.05; done\n"
         script += [f"echo '=== {number}'", block]
     path = f"{lumen_binary.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
