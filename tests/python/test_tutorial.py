@@ -22,7 +22,7 @@ def test_each_command_of_the_tutorial_works_in_its_order(
             pytest.skip("a program listens on port 8000 of this machine")
     text = (project_root / "docs" / "tutorial.md").read_text()
     blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    script = ["set -euo pipefail"]
+    script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for number, (language, block) in enumerate(blocks):
         if language == "python":
             (tmp_path / f"{number}.py").write_text(block)
