@@ -1,4 +1,4 @@
-"""The question: what does Lumen bring behind Ray Serve, and what without it?
+"""The question: how many calls does a replica of Ray Serve answer by Lumen, and a client alone?
 
   16 threads --handle--> one replica --bus--> lumen, the MLP     (lumen_engine.ray)
   16 threads --handle--> one replica with ONNX Runtime inside
