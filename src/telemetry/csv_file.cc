@@ -105,11 +105,24 @@ Status CsvFile::lock() const noexcept {
       "telemetry CSV %s: another server writes it; give this one a file of its own", path());
 }
 
-// Goes on in a file that has `bytes`: under the same header, behind its last whole line.
+// Columns are only ever added at the end: the header of an older server is the beginning of ours.
+// Half of it tells such a file from another program's that begins alike.
+bool CsvFile::is_older_header(std::string_view line) const noexcept {
+  return line.size() >= header_.size() / 2 && line.size() < header_.size() &&
+         header_.starts_with(line) && header_[line.size()] == ',';
+}
+
+// Goes on in a file that has `bytes`: under the same header, behind its last whole line. The file
+// of an older server is rotated, where the old ones are kept.
 Status CsvFile::adopt(uint64_t bytes) {
   const std::string first = read_at(paths_.front(), 0, header_.size());
   if (first != header_) {
     const std::string_view line = std::string_view(first).substr(0, first.find('\n'));
+    if (is_older_header(line) && paths_.size() > 1) {
+      header_due_ = false;
+      const Status moved = move_up();
+      return header_due_ ? Status() : moved;  // due: the file is new, and the disk full
+    }
     return Status::error(Code::kInvalidArgument,
                          "telemetry CSV %s: its first line is \"%.*s\", not the header of these "
                          "records; move it away or name another file",

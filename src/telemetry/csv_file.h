@@ -51,6 +51,7 @@ class CsvFile {
   CsvFile() = default;
   [[nodiscard]] Status lock() const noexcept;
   [[nodiscard]] Status adopt(uint64_t bytes);
+  [[nodiscard]] bool is_older_header(std::string_view line) const noexcept;
   void cut_to(uint64_t bytes) noexcept;
   [[nodiscard]] Status write_header() noexcept;
   [[nodiscard]] Status move_up() noexcept;

@@ -142,6 +142,24 @@ TEST(TraceLog, AFileWithAnotherHeaderIsRefusedAndLeftAlone) {
   }
 }
 
+// A server did not start where an older one had written its CSV.
+TEST(TraceLog, AFileOfAnOlderServerIsRotatedWithItsLines) {
+  const TempFolder folder;
+  const std::string header(kTraceCsvHeader);
+  for (const char* column : {",lane", ",transport", ",cache"}) {
+    const std::string old = header.substr(0, header.find(column)) + "\n1,an older line\n";
+    write_file(folder / "trace.csv", old);
+    open_log(options_for(folder / "trace.csv"))->write(record_number(2));
+    EXPECT_EQ(whole_file(folder / "trace.csv.1"), old) << column;
+    EXPECT_EQ(records_in(folder / "trace.csv").size(), 1u) << column;
+  }
+  // Where nothing is kept, rotating would throw it away.
+  TraceLogOptions options = options_for(folder / "trace.csv");
+  options.keep = 0;
+  write_file(folder / "trace.csv", header.substr(0, header.find(",lane")) + "\n");
+  EXPECT_NE(refusal(options).find("not the header"), std::string::npos);
+}
+
 TEST(TraceLog, HalfALineOfADeadServerIsCutOff) {
   const TempFolder folder;
   open_log(options_for(folder / "trace.csv"))->write(record_number(1));
