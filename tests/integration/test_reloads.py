@@ -25,6 +25,9 @@ RELOADS = int(os.environ.get("LUMEN_RELOADS", "24" if SANITIZED else "40"))
 # Of different models, one after the other; `./dev soak`: 1,000.
 LOADS = int(os.environ.get("LUMEN_LOADS", "24" if SANITIZED else "60"))
 SETTLED = 20  # allocators and caches have their usual size by then
+# Of OpenVINO, which each instance has: a model that is measured anew while others run has another
+# number of instances, up or down. 200 loads of the soak would show one thread a load.
+EXECUTOR_THREADS = 12
 RNG = np.random.default_rng(11)
 ROWS = {"mlp": RNG.random((3, 256), np.float32), "digits": RNG.random((1, 1, 8, 8), np.float32)}
 
@@ -112,12 +115,13 @@ def test_models_are_loaded_anew_under_load_and_nothing_is_left(
 
 
 def nothing_is_left(settled: Resources, ended: Resources, loads: int) -> None:
-    # OpenVINO has an executor for each priority, and each of the two models keeps its own.
-    assert ended.threads <= settled.threads + 2, (settled, ended)
+    assert ended.threads <= settled.threads + EXECUTOR_THREADS, (settled, ended)
     assert ended.descriptors <= settled.descriptors + 2, (settled, ended)
     if SANITIZED:  # its allocator keeps freed memory back, in mappings of its own
         return
-    assert ended.mappings <= settled.mappings + 20, (settled, ended)
+    # Beside a stack and its guard page for each thread.
+    more = ended.mappings - settled.mappings - 2 * (ended.threads - settled.threads)
+    assert more <= 30, (settled, ended)
     # 0.1 MiB a load would be a leak of a small model.
     assert ended.resident_mib <= settled.resident_mib + max(8, 0.05 * loads), (settled, ended)
 
