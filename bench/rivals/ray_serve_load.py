@@ -24,7 +24,8 @@ PATIENCE_S = 60
 ROW = np.ones((1, 256), np.float32)
 
 
-@serve.deployment
+# As many at once as LumenDeployment takes: with Ray's default, 5, callers wait in its router.
+@serve.deployment(max_ongoing_requests=256)
 class Inside:
     """ONNX Runtime in the replica's process."""
 
