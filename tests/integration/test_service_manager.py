@@ -11,13 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from integration.harness import Server, UnixConnection, lumen_binary
+from integration.http2_proxy import free_port
 from integration.raw_http import Connection, get
 
 ACTIVATE = shutil.which("systemd-socket-activate")
@@ -61,13 +61,18 @@ def test_a_manager_that_does_not_listen_is_no_reason_to_end(
 
 
 @contextmanager
-def activated(repository: Path, listen: list[str], *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """systemd-socket-activate listens, and becomes the server at the first client."""
-    words = [str(ACTIVATE), *(f"--listen={one}" for one in listen)]
+def activated(
+    repository: Path, listen: list[str], *flags: str, kind: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """systemd-socket-activate, which listens, and becomes the server at the first client."""
+    words = [str(ACTIVATE), *kind, *(f"--listen={one}" for one in listen)]
     words += [str(lumen_binary()), "serve", "--model-repository", str(repository)]
     words += ["--backend", "openvino", "--drain-delay-ms", "0", *flags]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
+        assert process.stdout is not None
+        for _ in listen:
+            assert process.stdout.readline().startswith("Listening on ")
         yield process
     finally:
         process.kill()
@@ -86,19 +91,8 @@ def ended(process: subprocess.Popen[str]) -> str:
     return said + process.communicate(timeout=60)[0]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def connected(port: int) -> Connection:
-    for _ in range(200):
-        try:
-            return Connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            time.sleep(0.05)  # sleep: until systemd-socket-activate listens
-    raise AssertionError("nothing listens")
+    return Connection(("127.0.0.1", port))
 
 
 @needs_activate
@@ -147,24 +141,16 @@ def test_an_address_beyond_this_machine_is_warned_of(small_repository: Path) -> 
 def test_sockets_that_no_server_can_use_are_refused(
     small_repository: Path, tmp_path: Path, words: list[str], told: str
 ) -> None:
-    count = 1 if words else 4
-    paths = [tmp_path / f"{number}.sock" for number in range(count)]
-    command = [str(ACTIVATE), *words, *(f"--listen={path}" for path in paths)]
-    with subprocess.Popen(
-        [*command, str(lumen_binary()), "serve", "--model-repository", str(small_repository)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as process:  # fmt: skip
-        kind = {"--datagram": socket.SOCK_DGRAM, "--seqpacket": socket.SOCK_SEQPACKET}
-        with socket.socket(socket.AF_UNIX, kind.get("".join(words), socket.SOCK_STREAM)) as client:
-            for _ in range(200):
-                try:
-                    client.connect(str(paths[0]))
-                    break
-                except (FileNotFoundError, ConnectionRefusedError):
-                    time.sleep(0.05)  # sleep: until systemd-socket-activate listens
-            if words == ["--datagram"]:
-                client.send(b"x")
-            said = process.communicate(timeout=60)[0]
+    kind = {"--datagram": socket.SOCK_DGRAM, "--seqpacket": socket.SOCK_SEQPACKET}
+    paths = [str(tmp_path / f"{number}.sock") for number in range(1 if words else 4)]
+    with (
+        activated(small_repository, paths, kind=tuple(words)) as process,
+        socket.socket(socket.AF_UNIX, kind.get("".join(words), socket.SOCK_STREAM)) as client,
+    ):
+        client.connect(paths[0])
+        if words == ["--datagram"]:
+            client.send(b"x")
+        said = process.communicate(timeout=60)[0]
     assert process.returncode == 1
     assert told in said, said
 

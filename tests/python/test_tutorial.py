@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from integration.http2_proxy import free_port
 
-pytestmark = pytest.mark.alone  # its port is the default one
+pytestmark = pytest.mark.alone  # `lumen top` takes the only server that runs
 
 
 def test_each_command_of_the_tutorial_works_in_its_order(
     project_root: Path, lumen_binary: Path, tmp_path: Path
 ) -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", 8000)) == 0:
-            pytest.skip("a program listens on port 8000 of this machine")
+    address = f"127.0.0.1:{free_port()}"
     text = (project_root / "docs" / "tutorial.md").read_text()
+    text = text.replace("127.0.0.1:8000", address)
+    text = text.replace("lumen serve ", f"lumen serve --http {address} ")
     blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for number, (language, block) in enumerate(blocks):
