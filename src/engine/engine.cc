@@ -210,7 +210,9 @@ class SwappingEngine final : public Engine {
         builders_(repository.builders()),
         background_builders_(repository.background_builders()),
         counter_writer_(counters_) {
-    for (const auto& model : repository.models()) models_.push_back(model.get());
+    for (const auto& model : repository.models()) {
+      if (!model->is_ensemble()) models_.push_back(model.get());
+    }
     const auto cpus =
         options.cpu_count != 0 ? options.cpu_count : static_cast<uint32_t>(usable_cpus().size());
     for (uint32_t i = 0; i < options.submitter_count; ++i) {
@@ -233,6 +235,7 @@ class SwappingEngine final : public Engine {
   }
 
   Status add_model(models::Model& model) override {
+    if (model.is_ensemble()) return {};
     const std::lock_guard lock(mutex_);
     if (scheduler_ == nullptr) return shutting_down();
     models::Model* const added = &model;
@@ -250,6 +253,7 @@ class SwappingEngine final : public Engine {
   }
 
   void remove_model(const models::Model& model) noexcept override {
+    if (model.is_ensemble()) return;
     const std::lock_guard lock(mutex_);
     std::erase(models_, &model);
     if (scheduler_ == nullptr) return;
@@ -263,11 +267,17 @@ class SwappingEngine final : public Engine {
   }
 
   UsualLane usual_lane_of(const models::Model& model) const override {
+    if (const models::EnsemblePlan* const plan = model.ensemble()) {
+      UsualLane lane = usual_lane_of(*plan->steps.front().model);
+      lane.why = "that of its first step's model; each step has the lane of its own";
+      return lane;
+    }
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? UsualLane{} : scheduler_->usual_lane_of(model);
   }
 
   Instances instances_of(const models::Model& model) const override {
+    if (model.is_ensemble()) return {};
     const std::lock_guard lock(mutex_);
     return scheduler_ == nullptr ? Instances{} : scheduler_->instances_of(model);
   }

@@ -1,5 +1,5 @@
 // Body of record.h: plain additions in the writer's own block. No memory.
-#include "engine/record.h"
+#include <lumen/engine/record.h>
 
 #include "engine/batch.h"
 

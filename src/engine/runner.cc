@@ -4,7 +4,7 @@
 #include <lumen/base/clock.h>
 #include <lumen/models/validate.h>
 
-#include "engine/record.h"
+#include <lumen/engine/record.h>
 #include "engine/run_timer.h"
 
 #include <sched.h>

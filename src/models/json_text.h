@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <string>
 
 namespace lumen::models {
@@ -19,6 +20,21 @@ namespace lumen::models {
 [[nodiscard]] inline std::string got_wanted(const std::string& path, const nlohmann::json& value,
                                             const std::string& wanted) {
   return "key \"" + path + "\": got " + shown(value) + ", wanted " + wanted;
+}
+
+// As protobuf leaves a field out, alone or in an object or a list of such.
+[[nodiscard]] inline bool is_default(const nlohmann::json& value) {
+  if (value.is_object()) {
+    for (const auto& [key, one] : value.items()) {
+      if (!is_default(one)) return false;
+    }
+    return true;
+  }
+  if (value.is_array()) return std::ranges::all_of(value, is_default);
+  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+  const bool is_default_text =
+      text.empty() || text == "0" || text == "FORMAT_NONE" || text == "PRIORITY_DEFAULT";
+  return value.is_null() || value == false || value == 0 || (value.is_string() && is_default_text);
 }
 
 }  // namespace lumen::models

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/ensemble_config.h"
 #include "models/json_text.h"
 #include "models/triton_keys.h"
 #include "models/warm_up_config.h"
@@ -124,6 +125,7 @@ void read_shape_cache(Config& config, const Json& value) {
 
 // The code that knows the backends checks whether a server has it.
 void read_backend(Config& config, const Json& value) {
+  if (value == "") return;  // as protobuf leaves it out
   const std::string name = value.is_string() ? value.get<std::string>() : std::string();
   if (name.empty() || name.size() > limits::kMaxNameBytes) {
     return config.fail("key \"backend\": got " + shown(value) + ", wanted the name of a backend");
@@ -324,6 +326,11 @@ void read_warmup(Config& config, const Json& section) {
   if (!problem.empty()) config.fail(problem);
 }
 
+void read_ensemble_key(Config& config, const Json& section) {
+  const std::string problem = read_ensemble(section, config.options.ensemble);
+  if (!problem.empty()) config.fail(problem);
+}
+
 struct Key {
   std::string_view name;
   void (*read)(Config&, const Json&);
@@ -342,7 +349,8 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"device", read_device},
                               Key{"versions", read_versions},
                               Key{"labels", read_labels},
-                              Key{"warmup", read_warmup}};
+                              Key{"warmup", read_warmup},
+                              Key{"ensemble", read_ensemble_key}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;
@@ -363,6 +371,19 @@ void check_scheduling(Config& config) {
                 std::string(scheduling.instances != 0 ? "instances" : "workers") +
                 "\" are both given; \"inline\" runs on the I/O threads, not on workers; keep one");
   }
+}
+
+// Its tensors are those that the configuration names in Triton's form.
+void check_ensemble(Config& config, const Json& document) {
+  StatedEnsemble& ensemble = config.options.ensemble;
+  if (ensemble.steps.empty()) return;
+  const std::string problem = check_keys_of_ensemble(document);
+  if (!problem.empty()) return config.fail(problem);
+  const auto name_all = [](const std::vector<StatedTensor>& stated, auto& names) {
+    for (const StatedTensor& one : stated) names.push_back(one.name);
+  };
+  name_all(config.options.stated.inputs, ensemble.inputs);
+  if (ensemble.outputs.empty()) name_all(config.options.stated.outputs, ensemble.outputs);
 }
 
 std::string line_of(std::string_view text, size_t byte) {
@@ -442,6 +463,7 @@ Result<ModelOptions> parse_model_config(std::string_view text, std::string_view 
     return config.status;
   }
   check_scheduling(config);
+  check_ensemble(config, document);
   if (!config.status.ok()) return config.status;
   return std::move(config.options);
 }

@@ -13,7 +13,9 @@
 #include "models/choice_cache.h"
 #include "models/choose_backend.h"
 #include "models/labels.h"
+#include "models/metadata_limits.h"
 #include "models/load_gate.h"
+#include "models/ensemble_load.h"
 #include "models/model_config.h"
 #include "models/model_source.h"
 #include "models/recorded_rows.h"
@@ -31,35 +33,6 @@ namespace {
 
 // Each keeps a heap of its own (malloc's), and compiling gains little beyond.
 constexpr uint32_t kMostBuilders = 8;
-// A frame of the bus counts a name's bytes in 16 bits.
-constexpr size_t kMaxOutputNameBytes = UINT16_MAX;
-
-// Requests name inputs, in JSON or in a frame of the bus; replies name outputs, which no request
-// has to.
-Status check_tensors(const ModelMetadata& metadata, const char* what, size_t least,
-                     const std::vector<TensorSpec>& tensors, size_t most_name_bytes) noexcept {
-  if (tensors.size() < least || tensors.size() > limits::kMaxTensors) {
-    return Status::error(Code::kUnavailable, "model '%s' has %zu %ss; wanted %zu to %zu",
-                         metadata.name.c_str(), tensors.size(), what, least, limits::kMaxTensors);
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& name = tensors[i].name;
-    const bool is_text = is_utf8(name);
-    if (is_text && !name.empty() && name.size() <= most_name_bytes) continue;
-    return Status::error(Code::kUnavailable,
-                         "model '%s': the name of %s %zu has %zu bytes%s, which no message can "
-                         "carry; wanted 1 to %zu bytes of UTF-8; rename it in the file",
-                         metadata.name.c_str(), what, i, name.size(),
-                         is_text ? "" : " that are not UTF-8", most_name_bytes);
-  }
-  return {};
-}
-
-Status check_metadata(const ModelMetadata& metadata) noexcept {
-  LUMEN_RETURN_IF_ERROR(
-      check_tensors(metadata, "input", 0, metadata.inputs, limits::kMaxNameBytes));
-  return check_tensors(metadata, "output", 1, metadata.outputs, kMaxOutputNameBytes);
-}
 
 // A reason as clients may see it: it names the file, below the repository. Where that lies is no
 // client's business.
@@ -112,6 +85,10 @@ class TrialsInUse {
  private:
   LoadTrials* const trials_;
 };
+
+bool is_ensemble(const ModelSource& source) noexcept {
+  return !source.options.ensemble.steps.empty();
+}
 
 }  // namespace
 
@@ -207,6 +184,7 @@ Status ModelRepository::load_all(const std::vector<FoundModel>& found, const OnL
   std::vector<Builders::Job> jobs;
   for (const FoundModel& version : found) {
     models_.push_back(make_model(version));
+    if (is_ensemble(version.source)) continue;
     const auto load = [&, model = models_.back().get()] {
       if (options_.is_stopped()) return;
       load_model(*model, version.source);
@@ -216,6 +194,12 @@ Status ModelRepository::load_all(const std::vector<FoundModel>& found, const OnL
     jobs.push_back({.body = load, .near_cpu = std::nullopt});
   }
   builders_->run(jobs);
+  const FindModel find = find_among(models_);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!is_ensemble(found[i].source) || options_.is_stopped()) continue;
+    load_ensemble(*models_[i], found[i].source, find);
+    on_loaded(*models_[i], ++loaded, found.size());
+  }
   return options_.is_stopped() ? loading_stopped() : Status();
 }
 
@@ -268,6 +252,7 @@ Status ModelRepository::check_config(const std::string& config) {
 
 Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
                                                      std::string_view version,
+                                                     const FindModel& find,
                                                      const std::string* config) {
   const std::filesystem::path directory = directory_of(name);
   Result<std::vector<FoundModel>> found = scan_repository(
@@ -288,9 +273,10 @@ Result<std::shared_ptr<Model>> ModelRepository::load(std::string_view name,
   }
   const TrialsInUse trials(options_.trials);
   std::shared_ptr<Model> model = make_model(*wanted);
-  if (model == nullptr) {
-    return Status::error(Code::kTooLarge, "%zu model versions are served, and no more can be",
-                         limits::kMaxModels);
+  if (model == nullptr) return no_index_is_free();
+  if (is_ensemble(wanted->source)) {
+    load_ensemble(*model, wanted->source, find);
+    return model;
   }
   const Builders::Job load{.body = [&] { load_model(*model, wanted->source); },
                            .near_cpu = std::nullopt};
@@ -306,8 +292,14 @@ Result<std::vector<ModelRepository::OnDisk>> ModelRepository::on_disk(
   if (!found.ok()) return found.status();
   std::vector<OnDisk> all;
   for (const FoundModel& one : *found) {
-    all.push_back({one.source.name, one.source.version, one.source.stamp,
-                   one.source.version.empty() ? one.status : Status()});
+    OnDisk& version = all.emplace_back();
+    version.name = one.source.name;
+    version.version = one.source.version;
+    version.stamp = one.source.stamp;
+    if (one.source.version.empty()) version.status = one.status;
+    for (const StatedStep& step : one.source.options.ensemble.steps) {
+      version.steps.push_back(step.model);
+    }
   }
   return all;
 }

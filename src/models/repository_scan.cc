@@ -138,14 +138,17 @@ bool holds_model_file(int parent, const std::string& name) noexcept {
                                kind_at(directory.get(), "model.xml") != Kind::kAbsent);
 }
 
+Status bad_name(const std::string& name) {
+  return Status::error(Code::kUnavailable,
+                       "model name '%s': wanted 1 to %zu of A-Z a-z 0-9 . _ -; rename the "
+                       "directory",
+                       name.c_str(), limits::kMaxNameBytes);
+}
+
+// `is_ensemble`: it has no file of a model.
 Status check_version(int model_directory, const std::filesystem::path& path, const Bounds& bounds,
-                     FoundModel& found) {
-  if (!is_valid_name(path.parent_path().filename().string())) {
-    return Status::error(Code::kUnavailable,
-                         "model name '%s': wanted 1 to %zu of A-Z a-z 0-9 . _ -; rename the "
-                         "directory",
-                         found.source.name.c_str(), limits::kMaxNameBytes);
-  }
+                     bool is_ensemble, FoundModel& found) {
+  if (!is_valid_name(path.parent_path().filename().string())) return bad_name(found.source.name);
   LUMEN_RETURN_IF_ERROR(check_links(path, bounds));
   if (found.version_number == 0) {
     return Status::error(Code::kUnavailable,
@@ -153,6 +156,7 @@ Status check_version(int model_directory, const std::filesystem::path& path, con
                          "rename the directory",
                          found.source.version.c_str(), path.parent_path().c_str());
   }
+  if (is_ensemble) return {};
   return find_model_file(model_directory, path, bounds, found.source);
 }
 
@@ -241,6 +245,7 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
   if (labels.ok()) unversioned.source.label_lines = std::move(*labels);
   unversioned.source.stamp = stamp_of(directory.get(), *entries);
   if (has_other) unversioned.source.stamp.append(instead->text);
+  const bool is_ensemble = options.ok() && !options->ensemble.steps.empty();
   std::vector<FoundModel> versions;
   for (const Entry& entry : *entries) {
     const bool may_be_directory = entry.kind == Kind::kDirectory || entry.kind == Kind::kDeadLink;
@@ -250,11 +255,19 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     FoundModel found = unversioned;
     found.source.version = printable(entry.name);
     found.version_number = version_number(entry.name);
-    found.status = check_version(directory.get(), path / entry.name, bounds, found);
+    found.status = check_version(directory.get(), path / entry.name, bounds, is_ensemble, found);
     if (options.ok()) found.source.options = *options;
     if (found.status.ok()) found.status = options.status();
     if (found.status.ok()) found.status = labels.status();
     versions.push_back(std::move(found));
+  }
+  // It needs no folder of a version, which Triton wants and git does not keep where it is empty.
+  if (is_ensemble && versions.empty()) {
+    FoundModel& only = versions.emplace_back(unversioned);
+    only.source.version = "1";
+    only.version_number = 1;
+    only.source.options = *options;
+    only.status = is_valid_name(name) ? labels.status() : bad_name(unversioned.source.name);
   }
   if (!versions.empty()) {
     const VersionPolicy policy = options.ok() ? options->versions : VersionPolicy();

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/ensemble_config.h"
 #include "models/json_text.h"
 #include "models/warm_up_config.h"
 
@@ -24,23 +25,10 @@ using Json = nlohmann::json;
 constexpr int64_t kMostRows = INT32_MAX;
 
 // Of no use here, and refused unless they are empty: each would change answers or limits.
-constexpr std::array<std::string_view, 10> kOnlyDefault = {
-    "batch_input", "batch_output",     "cc_model_filenames",      "ensemble_scheduling",
-    "metric_tags", "model_operations", "model_repository_agents", "model_metrics",
-    "runtime",     "sequence_batching"};
-
-// As protobuf leaves a field out, alone or in an object or a list of such.
-bool is_default(const Json& value) {
-  if (value.is_object()) {
-    return std::ranges::all_of(value.items(),
-                               [](const auto& one) { return is_default(one.value()); });
-  }
-  if (value.is_array()) return std::ranges::all_of(value, is_default);
-  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
-  const bool is_default_text =
-      text.empty() || text == "0" || text == "FORMAT_NONE" || text == "PRIORITY_DEFAULT";
-  return value.is_null() || value == false || value == 0 || (value.is_string() && is_default_text);
-}
+constexpr std::array<std::string_view, 9> kOnlyDefault = {
+    "batch_input",      "batch_output",            "cc_model_filenames", "metric_tags",
+    "model_operations", "model_repository_agents", "model_metrics",      "runtime",
+    "sequence_batching"};
 
 // Protobuf's JSON writes 64-bit integers as strings.
 std::optional<int64_t> integer_of(const Json& value) {
@@ -74,7 +62,7 @@ std::string read_name(const Json&, const Json& value, ModelOptions& options) {
 // "onnxruntime_onnx": the part before the file's form is the backend's name.
 std::string read_platform(const Json& document, const Json& value, ModelOptions& options) {
   const std::string text = value.is_string() ? value.get<std::string>() : "?";
-  if (text.empty()) return {};
+  if (text.empty() || (text == "ensemble" && !options.ensemble.steps.empty())) return {};
   const std::string backend = text.substr(0, text.find('_'));
   const auto named = document.find("backend");
   const bool is_other = named != document.end() && *named != backend && *named != "auto";
@@ -84,6 +72,10 @@ std::string read_platform(const Json& document, const Json& value, ModelOptions&
   }
   if (named == document.end()) options.backend = backend;
   return {};
+}
+
+std::string read_scheduling(const Json&, const Json& value, ModelOptions& options) {
+  return read_ensemble_scheduling(value, options.ensemble);
 }
 
 std::string read_version_policy(const Json& document, const Json& value, ModelOptions& options) {
@@ -327,7 +319,8 @@ std::string read_model_warmup(const Json& document, const Json& value, ModelOpti
   return read_warm_up(requests, options.warm_up);
 }
 
-constexpr std::array<std::pair<std::string_view, Reader>, 13> kReaders = {{
+constexpr std::array<std::pair<std::string_view, Reader>, 14> kReaders = {{
+    {"ensemble_scheduling", read_scheduling},
     {"name", read_name},
     {"platform", read_platform},
     {"version_policy", read_version_policy},

@@ -29,6 +29,13 @@ uint64_t number_of(const CatalogModel& entry) noexcept {
   return number;
 }
 
+void insert(CatalogSnapshot& snapshot, const CatalogModel& entry) {
+  const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
+    return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
+  };
+  snapshot.models.insert(std::ranges::upper_bound(snapshot.models, entry, sooner), entry);
+}
+
 // That version alone, ready or not; a model that can't be read may have none ("").
 const CatalogModel* version_in(const CatalogSnapshot& snapshot, std::string_view name,
                                std::string_view version) noexcept {
@@ -43,6 +50,17 @@ int width(std::string_view text) noexcept {
 }
 
 Status shutting_down() { return Status::error(Code::kUnavailable, "the server is shutting down"); }
+
+// At the start: a model whose instances can't be made is known to be unavailable only now.
+void mark_unless_steps_are_ready(models::Model& ensemble) {
+  if (ensemble.ensemble() == nullptr) return;
+  for (const models::EnsemblePlan::Step& step : ensemble.ensemble()->steps) {
+    if (step.model->state() == models::ModelState::kReady) continue;
+    return ensemble.mark_unavailable(ensemble.metadata().name + "/config.json: model '" +
+                                     step.model->metadata().name +
+                                     "' of a step is unavailable: " + step.model->reason());
+  }
+}
 
 const models::Model* unready_of(const CatalogSnapshot& snapshot) {
   const auto found = std::ranges::find_if(snapshot.models, [](const CatalogModel& entry) {
@@ -151,8 +169,9 @@ Catalog::Catalog(models::ModelRepository& repository, engine::Engine& engine, De
       on_removed_(std::move(on_removed)) {
   auto first = std::make_shared<CatalogSnapshot>();
   for (const auto& model : repository.models()) {
+    mark_unless_steps_are_ready(*model);
     on_added_(*model);
-    first->models.push_back(CatalogModel{model, nullptr, ModelNeed(model->metadata())});
+    first->models.push_back(CatalogModel{model, nullptr, ModelNeed(*model)});
   }
   for (const auto& model : repository.models()) describe_all(*first, model->metadata().name);
   first->unready = unready_of(*first);
@@ -204,6 +223,7 @@ Status Catalog::serve(const std::shared_ptr<models::Model>& model,
   }
   try {
     on_added_(*model);
+    fit_ensembles(before, model);
     publish_instead(model, before);
   } catch (...) {  // no memory is left
     engine_.remove_model(*model);
@@ -216,7 +236,7 @@ Status Catalog::serve(const std::shared_ptr<models::Model>& model,
 
 void Catalog::publish_instead(const std::shared_ptr<models::Model>& model,
                               const std::shared_ptr<models::Model>& before) {
-  const CatalogModel entry{model, nullptr, ModelNeed(model->metadata())};
+  const CatalogModel entry{model, nullptr, ModelNeed(*model)};
   const std::lock_guard lock(mutex_);
   auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
   next->leaving = CatalogSnapshot::kNobody;
@@ -224,10 +244,7 @@ void Catalog::publish_instead(const std::shared_ptr<models::Model>& model,
     std::ranges::find(next->models, before, &CatalogModel::model)[0] = entry;
     next->leaving = before->index();
   } else {
-    const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
-      return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
-    };
-    next->models.insert(std::ranges::upper_bound(next->models, entry, sooner), entry);
+    insert(*next, entry);
   }
   describe_all(*next, name_of(entry));
   publish(next);
@@ -235,6 +252,7 @@ void Catalog::publish_instead(const std::shared_ptr<models::Model>& model,
 
 // No request finds it any more.
 void Catalog::leave(const std::shared_ptr<models::Model>& model) {
+  fit_ensembles(model, nullptr);
   {
     const std::lock_guard lock(mutex_);
     auto next = std::make_shared<CatalogSnapshot>(*snapshot_);
@@ -258,6 +276,41 @@ void Catalog::end(const std::shared_ptr<models::Model>& model) {
   if (!repository_.background_builders().try_run({&job, 1})) end();
 }
 
+models::FindModel Catalog::finder() const {
+  return [now = snapshot()](std::string_view name,
+                            std::string_view version) -> std::shared_ptr<models::Model> {
+    const CatalogModel* const found = now->find(name, version);
+    return found == nullptr ? nullptr : found->model;
+  };
+}
+
+void Catalog::fit_ensembles(const std::shared_ptr<models::Model>& removed,
+                            const std::shared_ptr<models::Model>& added) {
+  const models::Model& changed = added != nullptr ? *added : *removed;
+  if (changed.is_ensemble()) return;  // none is a step
+  auto next = std::make_shared<CatalogSnapshot>();
+  next->models = snapshot()->models;
+  std::erase_if(next->models, [&](const CatalogModel& one) { return one.model == removed; });
+  if (added != nullptr) insert(*next, {added, nullptr, ModelNeed(*added)});
+  const models::FindModel find = [&](std::string_view name, std::string_view version) {
+    const CatalogModel* const found = next->find(name, version);
+    return found == nullptr ? nullptr : found->model;
+  };
+  const std::string& name = changed.metadata().name;
+  const std::shared_ptr<const CatalogSnapshot> now = snapshot();
+  for (const CatalogModel& entry : now->models) {
+    if (!entry.model->is_ensemble() || !entry.model->stated_ensemble().has_step_of(name)) continue;
+    const Result<std::shared_ptr<models::Model>> fitted =
+        repository_.make_anew(*entry.model, find);
+    // Without a free index it can't be refused as one model more: no request may find it.
+    if (fitted.ok()) {
+      (void)serve(*fitted, entry.model);  // an ensemble has no instance that could fail
+    } else {
+      leave(entry.model);
+    }
+  }
+}
+
 Status Catalog::add(std::string_view name, std::string_view version) {
   const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
@@ -266,7 +319,7 @@ Status Catalog::add(std::string_view name, std::string_view version) {
                          "model '%.*s' version '%.*s' is in the catalog already; remove it first",
                          width(name), name.data(), width(version), version.data());
   }
-  Result<std::shared_ptr<models::Model>> model = repository_.load(name, version);
+  Result<std::shared_ptr<models::Model>> model = repository_.load(name, version, finder());
   if (!model.ok()) return model.status();
   if ((*model)->state() != models::ModelState::kReady) return model_unavailable(**model);
   return serve(*model, nullptr);
@@ -295,7 +348,7 @@ Status Catalog::reload_version(const models::ModelRepository::OnDisk& version,
   const bool was_ready = before != nullptr && before->state() == models::ModelState::kReady;
   if (was_ready && before->stamp() == version.stamp) return {};
   Result<std::shared_ptr<models::Model>> loaded =
-      repository_.load(version.name, version.version, config);
+      repository_.load(version.name, version.version, finder(), config);
   if (!loaded.ok()) return loaded.status();
   const std::shared_ptr<models::Model>& model = *loaded;
   Status status;
@@ -308,11 +361,21 @@ Status Catalog::reload_version(const models::ModelRepository::OnDisk& version,
 Status Catalog::reload(std::string_view name, const std::string* config) {
   const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
+  return reload_locked(name, config);
+}
+
+Status Catalog::reload_locked(std::string_view name, const std::string* config) {
   Result<std::vector<models::ModelRepository::OnDisk>> found = repository_.on_disk(name, config);
   if (!found.ok()) return found.status();
   if (found->empty()) return model_not_found(name, {});
   Status first;
   for (const auto& one : *found) {
+    // The models of an ensemble come with it. One that can't be loaded is the ensemble's reason.
+    for (const std::string& step : one.steps) {
+      if (step != name && snapshot()->find(step, {}) == nullptr) {
+        (void)reload_locked(step, nullptr);
+      }
+    }
     const Status status = one.status.ok() ? reload_version(one, config) : one.status;
     if (first.ok()) first = status;
   }

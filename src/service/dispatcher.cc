@@ -1,11 +1,13 @@
 // See the header for threads, memory and errors.
 #include <lumen/service/dispatcher.h>
 
+#include "service/ensemble_run.h"
 #include "service/refusal.h"
 
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/engine/engine.h>
+#include <lumen/engine/record.h>
 #include <lumen/models/model_repository.h>
 #include <lumen/models/validate.h>
 
@@ -41,6 +43,7 @@ bool Dispatcher::go_on(Call& call) noexcept {
 
 bool Dispatcher::to_engine(Call& call) noexcept {
   InferRequest& infer = call.infer;
+  if (infer.model->ensemble() != nullptr) return begin_ensemble(call);
   infer.owner = &call;
   infer.memory = call.reply_memory;
   infer.scratch = call.scratch;
@@ -62,6 +65,32 @@ bool Dispatcher::to_engine(Call& call) noexcept {
   counters_.subtract(model, "queued");
   infer.status = refusal(outcome, *infer.model);
   return false;
+}
+
+bool Dispatcher::begin_ensemble(Call& call) noexcept {
+  call.ensemble = EnsembleRun::create(call, submitter_, sink_, counters_);
+  if (call.ensemble == nullptr) {
+    call.infer.status = Status::error(
+        Code::kTooLarge, "the request's memory has no room for the steps of ensemble '%s'",
+        call.infer.model->metadata().name.c_str());
+    return false;
+  }
+  if (call.ensemble->go_on()) return true;
+  std::exchange(call.ensemble, nullptr)->end();
+  return false;
+}
+
+// True: the call is complete.
+bool Dispatcher::end_ensemble(Call& call) noexcept {
+  if (call.ensemble->go_on()) return false;
+  std::exchange(call.ensemble, nullptr)->end();
+  if (call.infer.status.ok()) {
+    call.owner->encode(call);
+    call.infer.times.postprocessed_ns = now_ns();
+    engine::record(call.infer, engine::run_rows_of(call.infer), counters_);
+  }
+  tell_steps(call);
+  return true;
 }
 
 void Dispatcher::tell_steps(Call& call) noexcept {
@@ -92,6 +121,7 @@ void resume(Call& call) noexcept {
 
 bool Dispatcher::take_back(Call& call) noexcept {
   if (call.way.parked_at != nullptr) unpark(call);
+  if (call.ensemble != nullptr && !end_ensemble(call)) return false;
   if (!std::exchange(call.way.goes_on, false)) {
     if (call.infer.status.code() == Code::kCancelled) counters_.add("cancelled");
     count_cache(call);
@@ -118,6 +148,7 @@ void Dispatcher::count_cache(const Call& call) noexcept {
 
 void Dispatcher::cancel(Call& call) noexcept {
   call.infer.cancelled.set();
+  if (call.ensemble != nullptr) call.ensemble->cancel();
   if (call.way.parked_at == nullptr) return;
   abandon(call, models::cancelled_before_run(call.infer.model->metadata()));
 }

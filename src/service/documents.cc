@@ -60,7 +60,7 @@ void write_choice(JsonWriter& json, const models::Model& model) {
   const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();
   write_response_cache(json, model.response_cache());
-  json.key("precision").string(model.precision());
+  if (!model.precision().empty()) json.key("precision").string(model.precision());
   if (!model.precision_why().empty()) json.key("precision_why").string(model.precision_why());
   json.key("backend").string(choice.backend);
   json.key("backend_why").string(choice.why);

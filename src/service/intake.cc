@@ -52,12 +52,15 @@ Admission Intake::admit(const Arrival& arrival, Call& call, RequestMemory& memor
 Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call& call,
                         RequestMemory& memory, CallRoom& room) noexcept {
   models::Model& model = *entry.model;
-  catalog_.hold(model);  // until leave()
+  hold(model);  // until leave()
   models::InferRequest& infer = call.infer;
   infer.model = &model;
   // The engine knows no model that came while it served and can't be loaded.
   if (model.state() != models::ModelState::kReady) return refuse(call, model_unavailable(model));
-  const engine::Submitter::Types types = submitter_.types(model);
+  // An ensemble's steps are asked once more, each when its turn comes.
+  const models::EnsemblePlan* const plan = model.ensemble();
+  const engine::Submitter::Types types =
+      submitter_.types(plan == nullptr ? model : *plan->steps.front().model);
   infer.queue_type = types.queue_type;
   infer.configured_type = types.configured_type;
   infer.allocator_type = types.allocator_type;
@@ -69,13 +72,26 @@ Admission Intake::admit(const CatalogModel& entry, const Arrival& arrival, Call&
   if (!model.response_cache().enable && !types.has_room) {
     return refuse(call, refusal(engine::SubmitOutcome::kFull, model));
   }
-  if (types.has_latency_budget) {
+  if (types.has_latency_budget && plan == nullptr) {
     infer.outside_ns = arrival.outside_ns;
     if (!submitter_.fits_budget(infer)) {
       return refuse(call, refusal(engine::SubmitOutcome::kOverBudget, model));
     }
   }
   return room.take(call, entry.need, arrival.body) ? Admission::kAdmitted : Admission::kNoRoom;
+}
+
+void Intake::hold(const models::Model& model) noexcept {
+  catalog_.hold(model);
+  if (model.ensemble() == nullptr) return;
+  for (const auto& step : model.ensemble()->steps) catalog_.hold(*step.model);
+}
+
+void Intake::release(const models::Model& model) noexcept {
+  if (model.ensemble() != nullptr) {
+    for (const auto& step : model.ensemble()->steps) catalog_.release(*step.model);
+  }
+  catalog_.release(model);
 }
 
 Result<std::span<std::byte>> Intake::use_region(Call& call, const wire::SharedPlace& place,
@@ -115,7 +131,7 @@ bool Intake::is_awaited(const Call& call) const noexcept {
 void Intake::leave(Call& call) noexcept {
   leave_regions(call);
   call.let_go_of_outputs();  // while their model is held
-  if (call.infer.model != nullptr) catalog_.release(*call.infer.model);
+  if (call.infer.model != nullptr) release(*call.infer.model);
 }
 
 size_t Intake::waiting_room() noexcept { return submitter_.room(); }

@@ -1,6 +1,8 @@
 // See the header. No memory.
 #include <lumen/service/memory_need.h>
 
+#include <lumen/models/model_repository.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -15,6 +17,10 @@ constexpr size_t kTextOfAByte = 6;
 // Lists, names and numbers around one tensor, in the request and in the reply, and its alignment.
 constexpr size_t kListBytesOfATensor = 1024;
 constexpr size_t kListBytes = 4096;
+// The same of a step of an ensemble, with the request that runs it, and of a tensor between steps:
+// no text holds these.
+constexpr size_t kListBytesOfAStep = 1024;
+constexpr size_t kListBytesOfATensorBetween = 256;
 
 size_t saturated_sum(size_t a, size_t b) noexcept {
   size_t sum = 0;
@@ -49,17 +55,30 @@ ModelNeed::ModelNeed(const models::ModelMetadata& model) noexcept
   }
   row_elements_ = std::max<size_t>(row_elements_, 1);
   row_bytes_ = std::max<size_t>(row_bytes_, 1);
-  for (const models::TensorSpec& output : model.outputs) {
-    const std::optional<size_t> row = elements_of_a_row(output.shape);
-    const size_t element = element_size(output.type);  // 0: BYTES, of any length
-    if (!row || element == 0 || !output.has_rank) {
-      ++open_outputs_;
-      continue;
-    }
-    const size_t bytes = saturated_product(saturated_product(*row, element), 1 + kTextOfAByte);
-    size_t& sum = has_rows(output.shape) ? row_reply_bytes_ : fixed_reply_bytes_;
-    sum = saturated_sum(sum, bytes);
+  for (const models::TensorSpec& output : model.outputs) add_output(output, 1 + kTextOfAByte);
+}
+
+ModelNeed::ModelNeed(const models::Model& model) noexcept : ModelNeed(model.metadata()) {
+  if (model.ensemble() == nullptr) return;
+  for (const models::EnsemblePlan::Step& step : model.ensemble()->steps) {
+    const models::ModelMetadata& metadata = step.model->metadata();
+    list_bytes_ += kListBytesOfAStep +
+                   (step.inputs.size() + step.outputs.size()) * kListBytesOfATensorBetween;
+    if (step.is_last) continue;  // they are the ensemble's own
+    for (const uint16_t output : step.outputs_wanted) add_output(metadata.outputs[output], 1);
   }
+}
+
+void ModelNeed::add_output(const models::TensorSpec& output, size_t per_byte) noexcept {
+  const std::optional<size_t> row = elements_of_a_row(output.shape);
+  const size_t element = element_size(output.type);  // 0: BYTES, of any length
+  if (!row || element == 0 || !output.has_rank) {
+    ++open_outputs_;
+    return;
+  }
+  const size_t bytes = saturated_product(saturated_product(*row, element), per_byte);
+  size_t& sum = has_rows(output.shape) ? row_reply_bytes_ : fixed_reply_bytes_;
+  sum = saturated_sum(sum, bytes);
 }
 
 // As many as the whole body could be, if all inputs with rows have the same number of them, as

@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lumen::service {
@@ -56,6 +57,35 @@ void write_tensors(JsonWriter& json, std::string_view key,
   json.end_array();
 }
 
+void write_map(JsonWriter& json, std::string_view key,
+               const std::vector<std::pair<std::string_view, std::string_view>>& names) {
+  json.key(key).begin_object();
+  for (const auto& [of_model, of_ensemble] : names) json.key(of_model).string(of_ensemble);
+  json.end_object();
+}
+
+void write_steps(JsonWriter& json, const models::EnsemblePlan& plan) {
+  json.key("ensemble_scheduling").begin_object().key("step").begin_array();
+  for (const models::EnsemblePlan::Step& step : plan.steps) {
+    const models::ModelMetadata& metadata = step.model->metadata();
+    json.begin_object().key("model_name").string(metadata.name);
+    json.key("model_version").raw(step.version.empty() ? "-1" : step.version);
+    std::vector<std::pair<std::string_view, std::string_view>> names;
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      names.emplace_back(metadata.inputs[i].name, plan.tensors[step.inputs[i]]);
+    }
+    write_map(json, "input_map", names);
+    names.clear();
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      names.emplace_back(metadata.outputs[step.outputs_wanted[i]].name,
+                         plan.tensors[step.outputs[i]]);
+    }
+    write_map(json, "output_map", names);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
 // Data that the configuration gives is not said again: Triton names a file there.
 void write_warm_up(JsonWriter& json, const std::vector<models::WarmUpRequest>& requests,
                    bool has_rows) {
@@ -86,24 +116,29 @@ bool has_rows(const models::Model& model) noexcept {
 
 void write_triton_config(JsonWriter& json, const models::Model& model) {
   const models::ModelMetadata& metadata = model.metadata();
-  const bool by_rows = has_rows(model) && model.stated_rows() != 0U;
+  // A configuration that says so was held against the model.
+  const bool by_rows = model.stated_rows() ? *model.stated_rows() > 0 : has_rows(model);
   json.begin_object().key("name").string(metadata.name);
   json.key("platform").string(metadata.platform);
-  json.key("backend").string(model.choice().backend);
+  const models::EnsemblePlan* const ensemble = model.ensemble();
+  if (ensemble == nullptr) json.key("backend").string(model.choice().backend);
   write_policy(json, model.versions());
   json.key("max_batch_size")
       .unsigned_integer(by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
   write_tensors(json, "input", metadata.inputs, by_rows);
   write_tensors(json, "output", metadata.outputs, by_rows);
-  if (by_rows) json.key("dynamic_batching").begin_object().end_object();
+  if (by_rows && ensemble == nullptr) json.key("dynamic_batching").begin_object().end_object();
+  if (ensemble != nullptr) write_steps(json, *ensemble);
   json.key("response_cache").begin_object().key("enable").boolean(model.response_cache().enable);
   json.end_object();
   if (!model.warm_up().empty()) write_warm_up(json, model.warm_up(), by_rows);
   json.key("model_transaction_policy").begin_object().key("decoupled").boolean(false);
   json.end_object();
-  json.key("parameters").begin_object().key("precision").begin_object();
-  json.key("string_value").string(model.precision());
-  json.end_object().end_object();
+  if (ensemble == nullptr) {
+    json.key("parameters").begin_object().key("precision").begin_object();
+    json.key("string_value").string(model.precision());
+    json.end_object().end_object();
+  }
   json.end_object();
 }
 

@@ -13,7 +13,9 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace lumen::server {
 namespace {
@@ -258,8 +260,25 @@ TEST_P(BusServer, TheEngineIsChangedBetweenTwoRequests) {
   }
 }
 
+// Keeps the lane that each request has taken.
+class KeepingLanes final : public service::Step {
+ public:
+  service::StepOutcome before(service::Call&) noexcept override {
+    return service::StepOutcome::kNext;
+  }
+  void after(service::Call& call) noexcept override { lanes_.push_back(call.infer.queue_type); }
+
+  // Once the server has drained: until then, the thread that completes a request writes here.
+  [[nodiscard]] const std::vector<models::QueueType>& lanes() const { return lanes_; }
+
+ private:
+  std::vector<models::QueueType> lanes_;
+};
+
 TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   options_.telemetry_csv_path = repository_.path() / "requests.csv";
+  KeepingLanes step;
+  options_.steps = {&step};
   start();
   InferClient client = connect();
   expect_alive(client);
@@ -276,13 +295,25 @@ TEST_P(BusServer, EachInferenceHasItsLineInTheCsv) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u) << "the head, and a line for each request to a model that there is";
-  // The fake model is light, and inline with `auto`.
-  const bool is_auto = GetParam() == models::QueueType::kAuto;
-  const std::string lane(name_of(is_auto ? models::QueueType::kInline : GetParam()));
+  ASSERT_EQ(step.lanes().size(), 2u);
+  if (GetParam() != models::QueueType::kAuto) {
+    EXPECT_THAT(step.lanes(), testing::Each(GetParam()));
+  }
+  const auto end_of = [](int count, int status, models::QueueType lane) {
+    return "," + std::to_string(count) + "," + std::to_string(status) + ",,bus," +
+           std::string(name_of(lane));
+  };
   EXPECT_THAT(lines[1], testing::AllOf(HasSubstr(",plus_one," + std::string(name_of(GetParam()))),
-                                       testing::EndsWith(",1,200,,bus," + lane)));
-  EXPECT_THAT(lines[2], testing::EndsWith(",2,200,,bus," + lane));
-  EXPECT_THAT(lines[3], testing::EndsWith(",0,400,,bus," + lane));
+                                       testing::EndsWith(end_of(1, 200, step.lanes()[0]))));
+  EXPECT_THAT(lines[2], testing::EndsWith(end_of(2, 200, step.lanes()[1])));
+  // No step sees a refused request. With `auto`, a busy machine may have shown meanwhile that a run
+  // costs more than a worker's wake-up: the lane would have been either.
+  models::QueueType refused = GetParam();
+  if (refused == models::QueueType::kAuto) {
+    refused = lines[3].ends_with("mpmc") ? models::QueueType::kMpmc : models::QueueType::kInline;
+  }
+  EXPECT_THAT(lines[3], testing::EndsWith(end_of(0, 400, refused)));
+  server_ = nullptr;  // before the step
 }
 
 // Answers a call instead of the engine, from memory of its own.

@@ -7,11 +7,8 @@ does not have is an error.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Iterator
-from importlib.metadata import distribution
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,22 +17,12 @@ import tritonclient.http.aio as triton_aio
 from google.protobuf import json_format
 from integration.harness import FIXTURES, MODELS, Server, copy_models
 from integration.raw_http import get
+from integration.triton_messages import triton_messages
 from tritonclient.utils import InferenceServerException
 
 # Models of which rows of several requests may share a run.
 WITH_ROWS = ["mlp", "squeezenet", "digits"]
 CACHED = {"response_cache": {"enable": True}}
-
-
-def triton_messages() -> ModuleType:
-    """By its file: the package of it would want gRPC."""
-    wheel = distribution("tritonclient")
-    path = wheel.locate_file("tritonclient/grpc/model_config_pb2.py")
-    spec = importlib.util.spec_from_file_location("model_config_pb2", str(path))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

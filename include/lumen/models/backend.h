@@ -8,6 +8,7 @@
 #pragma once
 
 #include <lumen/base/result.h>
+#include <lumen/models/ensemble.h>
 #include <lumen/models/infer_request.h>
 #include <lumen/models/metadata.h>
 #include <lumen/models/model_scheduling.h>
@@ -108,6 +109,7 @@ struct ModelOptions {
   Labels labels = {};
   std::vector<WarmUpRequest> warm_up = {};
   StatedForm stated = {};
+  StatedEnsemble ensemble = {};  // without steps: the model is none
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

@@ -67,6 +67,14 @@ class Model {
   [[nodiscard]] const VersionPolicy& versions() const noexcept { return versions_; }
   [[nodiscard]] telemetry::ModelCounters counters() const noexcept { return {*counters_, index_}; }
   [[nodiscard]] LoadedModel* loaded() const noexcept { return loaded_.get(); }
+  // Of a model that is ready: the models that its requests run, where it is an ensemble; then it
+  // has no backend, no instances and no lane of its own. nullptr: it runs itself.
+  [[nodiscard]] const EnsemblePlan* ensemble() const noexcept { return ensemble_.get(); }
+  // By its configuration; one that is unavailable, too.
+  [[nodiscard]] bool is_ensemble() const noexcept { return source_ != nullptr; }
+  [[nodiscard]] const StatedEnsemble& stated_ensemble() const noexcept {
+    return source_->options.ensemble;
+  }
   // Which backend serves it, and why that one.
   [[nodiscard]] const BackendChoice& choice() const noexcept { return choice_; }
   // Why its requests are not run in one call, with the key that allows it all the same; empty: they
@@ -137,6 +145,8 @@ class Model {
   ModelScheduling scheduling_;
   std::vector<WarmUpRequest> warm_up_;
   std::unique_ptr<LoadedModel> loaded_;
+  std::unique_ptr<const EnsemblePlan> ensemble_;
+  std::shared_ptr<const ModelSource> source_;  // of an ensemble
   const std::shared_ptr<ModelIndices> indices_;
   const uint32_t index_;
   telemetry::Counters* const counters_;
@@ -185,6 +195,7 @@ class ModelRepository {
     std::string stamp;
     // Of a model without a version that can be read: what is wrong with its folder.
     Status status{};
+    std::vector<std::string> steps{};  // of an ensemble: the names of its models
   };
   // Of the model `name`, or of all (empty), in the order of the list above. Control plane; reads no
   // model. `config`, here and below: of the model, in place of its config.json; nullptr: that
@@ -199,8 +210,14 @@ class ModelRepository {
   // For a catalog while it serves, one at a time: loads one version more from the directory
   // (`version` empty: the highest there), which the list above does not name. One that can't be
   // loaded is unavailable, with its reason. Errors: it is not there, or no index is free.
+  // `find`: the models that steps of an ensemble are to run.
   [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name, std::string_view version,
+                                                    const FindModel& find,
                                                     const std::string* config = nullptr);
+  // The ensemble `before` once more, from the configuration that it was loaded with, as other models
+  // are found now. Errors: no index is free.
+  [[nodiscard]] Result<std::shared_ptr<Model>> make_anew(const Model& before,
+                                                         const FindModel& find);
   // Not kept any more; it lives as long as others keep it, without its backend's part, of which no
   // instance is left.
   void forget(Model& model);
@@ -223,6 +240,10 @@ class ModelRepository {
   // Several models at once.
   void load_model(Model& model, const ModelSource& found);
   [[nodiscard]] Status load_into(Model& model, const ModelSource& found);
+  // The same of an ensemble, once other models are loaded.
+  void load_ensemble(Model& model, const ModelSource& found, const FindModel& find);
+  [[nodiscard]] Status load_ensemble_into(Model& model, const ModelSource& found,
+                                          const FindModel& find);
   [[nodiscard]] std::filesystem::path directory_of(std::string_view name) const;
   const std::filesystem::path directory_;
   mutable std::mutex elsewhere_mutex_;

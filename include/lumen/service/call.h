@@ -32,6 +32,7 @@ namespace lumen::service {
 
 struct Call;
 class Dispatcher;
+class EnsembleRun;
 class SharedRegion;
 class Step;
 
@@ -116,6 +117,9 @@ struct Call {
   uint64_t cache_ns = 0;      // the time of looking up and keeping
   uint32_t cache_node = 0;    // by which it waits for another's run
   StepData* cache_data = nullptr;
+
+  // --- of an ensemble, while its steps run ------------------------------------------------------
+  EnsembleRun* ensemble = nullptr;
 
   // --- the dispatcher's -------------------------------------------------------------------------
   struct Way {

@@ -177,6 +177,14 @@ class Catalog {
                        const std::shared_ptr<models::Model>& before);
   void leave(const std::shared_ptr<models::Model>& model);
   void end(const std::shared_ptr<models::Model>& model);
+  // Ensembles that have a step of this model are made anew for the models that will be served, and
+  // take the places of the old ones, before the model comes, changes or leaves: so a request has
+  // the same models in all of its steps, and no ensemble names one that is gone.
+  // `removed` is replaced by `added`; either may be nullptr.
+  void fit_ensembles(const std::shared_ptr<models::Model>& removed,
+                     const std::shared_ptr<models::Model>& added);
+  [[nodiscard]] models::FindModel finder() const;
+  [[nodiscard]] Status reload_locked(std::string_view name, const std::string* config);
   [[nodiscard]] Status reload_version(const models::ModelRepository::OnDisk& version,
                                       const std::string* config);
   void describe_all(CatalogSnapshot& snapshot, std::string_view name) const;

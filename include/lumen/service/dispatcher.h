@@ -81,6 +81,8 @@ class Dispatcher {
 
   [[nodiscard]] bool go_on(Call& call) noexcept;
   [[nodiscard]] bool to_engine(Call& call) noexcept;
+  [[nodiscard]] bool begin_ensemble(Call& call) noexcept;
+  [[nodiscard]] bool end_ensemble(Call& call) noexcept;
   void tell_steps(Call& call) noexcept;
   void count_cache(const Call& call) noexcept;
   void finish(Call& call) noexcept;

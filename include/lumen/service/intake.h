@@ -92,6 +92,10 @@ class Intake {
   [[nodiscard]] size_t waiting_room() noexcept;
 
  private:
+  // With the models of an ensemble's steps.
+  void hold(const models::Model& model) noexcept;
+  void release(const models::Model& model) noexcept;
+
   Catalog::Reader& catalog_;
   engine::Submitter& submitter_;
 };

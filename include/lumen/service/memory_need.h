@@ -10,6 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace lumen::models {
+class Model;
+}
+
 namespace lumen::service {
 
 struct BodySize {
@@ -32,9 +36,13 @@ struct MemoryNeed {
 class ModelNeed {
  public:
   explicit ModelNeed(const models::ModelMetadata& model) noexcept;
+  // Of an ensemble with the tensors between its steps.
+  explicit ModelNeed(const models::Model& model) noexcept;
   [[nodiscard]] MemoryNeed of(const BodySize& body) const noexcept;
 
  private:
+  // Bytes of an output, each with `per_byte` of memory.
+  void add_output(const models::TensorSpec& output, size_t per_byte) noexcept;
   [[nodiscard]] size_t most_rows(const BodySize& body) const noexcept;
 
   size_t list_bytes_;             // of lists, names and numbers around tensors

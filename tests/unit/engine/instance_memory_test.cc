@@ -223,7 +223,7 @@ TEST_F(EnginesInstances, AfterAChangeThoseOfTheCurrentConfigurationCount) {
 TEST_F(EnginesInstances, OfAModelThatComesAndGoesAreCountedWhileItIsThere) {
   start({.queue_type = models::QueueType::kMpmc, .thread_count = 2});
   files.add_model("late");
-  auto late = repository->load("late", "");
+  auto late = repository->load("late", "", {});
   ASSERT_TRUE(late.ok()) << late.status().message();
   EXPECT_EQ(counted(**late), 0u);
   ASSERT_TRUE(engine->add_model(**late).ok());

@@ -320,7 +320,7 @@ TEST_F(LoadTrialsTest, AModelThatEndedTheProcessIsTriedAgainAtTheNextStart) {
 TEST_F(LoadTrialsTest, AModelThatIsAddedLaterIsTriedToo) {
   open();
   files.add_model("later");
-  ASSERT_TRUE(repository->load("later", "").ok());
+  ASSERT_TRUE(repository->load("later", "", {}).ok());
   EXPECT_THAT(trials.tried, Contains("later by second"));
   EXPECT_EQ(trials.ends, 2);
 }
