@@ -152,10 +152,11 @@ class FlightReader:
             status=int(row["status"]),
             queue_type=_named(self._queues, int(row["queue"]) & 15),
             lane=_named(self._queues, int(row["queue"]) >> 4),
-            allocator_type=_named(self._allocators, int(row["allocator"])),
+            allocator_type=_named(self._allocators, int(row["allocator"]) & 15),
             cache=_named(CACHE, cache),
             transport=_named(TRANSPORTS, transport),
             traceparent=_traceparent(row) if row["is_traced"] == 1 else "",
+            is_step=int(row["allocator"]) >> 4 == 1,
         )
 
 
@@ -170,5 +171,8 @@ def _traceparent(row: np.void) -> str:
 
 def _slowest_first(requests: list[Request]) -> list[Request]:
     """Each once: a request may stand in a window of the last minute only once, but be safe."""
-    once = {(each.shard, each.number): each for each in requests}
+    once = {
+        (each.shard, each.number, each.is_step, each.model_index, each.first_byte_ns): each
+        for each in requests
+    }
     return sorted(once.values(), key=lambda each: (-each.total_ns, each.number))

@@ -115,6 +115,7 @@ class Request:
     cache: str  # "", "hit", "shared" or "miss"
     transport: str  # "http", "http2", "grpc" or "bus"
     traceparent: str  # W3C; empty: it came without
+    is_step: bool = False  # of an ensemble: a part of the request with the same number
 
     @property
     def total_ns(self) -> int:

@@ -83,7 +83,8 @@ def _table(stages: list[str], requests: list[Request]) -> list[str]:
         worker = "-" if request.worker is None else str(request.worker)
         facts = [str(request.status), str(request.rows), worker]
         at = command_line.moment(request.first_byte_ns)
-        names = [request.model or "-", request.cache or "-", request.transport]
+        model = f"step {request.model}" if request.is_step else request.model or "-"
+        names = [model, request.cache or "-", request.transport]
         rows.append([*spent, *facts, *names, at, request.id])
         rows[-1] += [request.traceparent or "-"] if is_traced else []
     first_text = len(shown) + 3

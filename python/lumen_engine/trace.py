@@ -6,7 +6,8 @@ Event Format". Threads: main. Errors: one line, exit status 1.
 Each I/O thread and each worker is a track with a slice for each stage that it worked on. Slices
 of one track must nest or follow each other: where two overlap (an I/O thread receives several
 requests at a time, a batch is several requests' run) the second goes to a track beside it. Each
-request is an asynchronous event as well, with all its stages, also those in which it waited.
+request is an asynchronous event as well, with all its stages, also those in which it waited, and
+with the steps of an ensemble.
 """
 
 from __future__ import annotations
@@ -67,10 +68,19 @@ def trace_of(requests: list[Request], pid: int, path: str) -> dict[str, Any]:
     begin = min((request.first_byte_ns for request in requests), default=0)
     tracks = _Tracks(pid)
     events: list[Event] = []
-    for request in sorted(requests, key=lambda each: each.first_byte_ns):
+    steps = [request for request in requests if request.is_step]
+    of_ensembles = {(step.shard, step.number) for step in steps}
+    for request in sorted(requests, key=lambda each: (each.first_byte_ns, each.is_step)):
         events += _of_request(request, pid, begin)
     # Pieces of work that stay on one track, by their begin.
-    pieces = [(piece, request) for request in requests for piece in _pieces_of(request)]
+    pieces = [
+        (piece, request)
+        for request in requests
+        for piece in _pieces_of(request)
+        if request.is_step
+        or (request.shard, request.number) not in of_ensembles
+        or piece[0].name in OF_IO_THREADS  # its steps have run the models
+    ]
     for piece, request in sorted(pieces, key=lambda each: each[0][0].begin):
         tid = tracks.place(request, piece)
         common = {"cat": request.model or "none", "ph": "X", "pid": pid, "tid": tid}
@@ -117,6 +127,8 @@ def _of_request(request: Request, pid: int, begin: int) -> Iterator[Event]:
     first = request.first_byte_ns
     last = max([first + request.total_ns, *(span.end for span in stages)])
     name = f"{request.model or 'no model'} {request.status}"
+    if request.is_step:
+        name = f"step {name}"
     yield {"name": name, "ph": "b", "ts": _us(first - begin), **common, "args": _args(request)}
     for each in stages:
         yield {"name": each.name, "ph": "b", "ts": _us(each.begin - begin), **common}

@@ -101,7 +101,8 @@ bool EnsembleRun::make_lists() noexcept {
   tensors_ = scratch.allocate_array<TensorView>(plan_.tensors.size());
   wanted_ = scratch.allocate_array<bool>(plan_.tensors.size());
   outputs_ = scratch.allocate_array<TensorView>(output_count);
-  if (tensors_.empty() || wanted_.empty() || outputs_.empty()) return false;
+  runs_ = scratch.allocate_array<StepRun>(plan_.steps.size());
+  if (tensors_.empty() || wanted_.empty() || outputs_.empty() || runs_.empty()) return false;
   const std::span<Step> steps = make_all<Step>(scratch, plan_.steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     const std::vector<uint16_t>& inputs = plan_.steps[i].inputs;
@@ -145,6 +146,12 @@ void EnsembleRun::take(size_t number) noexcept {
   const InferRequest& infer = steps_[number].infer;
   away_ &= ~bit_of(number);
   is_alone_ = false;
+  runs_[run_count_++] = {.model = planned.model.get(),
+                         .times = infer.times,
+                         .code = infer.status.code(),
+                         .rows = models::rows_of(infer),
+                         .worker = infer.worker,
+                         .lane = infer.queue_type};
   const uint64_t took_ns = now_ns() - infer.times.parsed_ns;
   if (!infer.status.ok()) {
     counters_.add_time(planned.model->index(), "failure", took_ns);
@@ -288,6 +295,7 @@ void EnsembleRun::cancel() noexcept {
 void EnsembleRun::end() noexcept {
   InferRequest& infer = call_.infer;
   infer.status = status_;
+  call_.step_runs = runs_.first(run_count_);
   if (status_.ok()) {
     const std::span<const uint16_t> asked = infer.outputs_wanted;
     for (size_t i = 0; i < outputs_.size(); ++i) {

@@ -93,6 +93,8 @@ class EnsembleRun {
   std::span<TensorView> tensors_{};
   std::span<TensorView> outputs_{};  // of the call
   std::span<bool> wanted_{};         // tensors
+  std::span<StepRun> runs_{};        // of steps that have returned
+  size_t run_count_ = 0;
   Status status_{};
   // Bits of steps.
   uint64_t needed_ = 0;

@@ -3,6 +3,7 @@
 
 #include <lumen/base/clock.h>
 #include <lumen/models/model_repository.h>
+#include <lumen/wire/status_map.h>
 
 #include <algorithm>
 #include <ctime>
@@ -54,7 +55,7 @@ void RequestRecorder::record(const Call& call, telemetry::TransportKind transpor
   static_assert(models::kQueueTypeNames.size() <= 16);
   record.queue_type = static_cast<uint8_t>(infer.configured_type) & 0xF;
   record.lane = static_cast<uint8_t>(infer.queue_type) & 0xF;
-  record.allocator_type = static_cast<uint8_t>(infer.allocator_type);
+  record.allocator_type = static_cast<uint8_t>(infer.allocator_type) & 0xF;
   if (id.size() <= record.id.size()) {
     record.id_bytes = static_cast<uint8_t>(id.size());
     std::ranges::copy(id, record.id.begin());
@@ -63,6 +64,35 @@ void RequestRecorder::record(const Call& call, telemetry::TransportKind transpor
   // The call holds its model: the generation is that model's.
   flight_recorder_.record(record, counters_.generation(record.model), out.now_ns);
   if (trace_log_ != nullptr) trace_log_->write(record);
+  for (const StepRun& step : call.step_runs) record_step(step, record, out);
+}
+
+// In the flight recorder alone: elsewhere a step would count as one request more.
+void RequestRecorder::record_step(const StepRun& step, const telemetry::RequestRecord& whole,
+                                  const ReplyMoment& out) noexcept {
+  using telemetry::Stage;
+  const models::StageTimes& times = step.times;
+  telemetry::RequestRecord record = whole;
+  record.is_step = 1;
+  record.stage_ns.fill(telemetry::RequestRecord::kAbsent);
+  record.received_wall_ns = out.wall_ns - static_cast<int64_t>(out.now_ns - times.parsed_ns);
+  const auto set = [&record](Stage stage, uint64_t begin_ns, uint64_t end_ns) {
+    record.stage_ns[static_cast<size_t>(stage)] = between(begin_ns, end_ns);
+  };
+  const uint64_t end_ns = std::max({times.parsed_ns, times.dequeued_ns, times.inferred_ns});
+  set(Stage::kQueue, times.parsed_ns, times.dequeued_ns);
+  set(Stage::kPreprocess, times.dequeued_ns, times.preprocessed_ns);
+  set(Stage::kInference, times.preprocessed_ns, times.inferred_ns);
+  set(Stage::kTotal, times.parsed_ns, end_ns);
+  record.rows = step.rows;
+  record.model = static_cast<uint16_t>(step.model->index());
+  record.worker = step.worker == models::InferRequest::kNoWorker
+                      ? telemetry::RequestRecord::kNone
+                      : static_cast<uint16_t>(step.worker);
+  record.status = static_cast<uint16_t>(wire::http_status(step.code));
+  record.lane = static_cast<uint8_t>(step.lane) & 0xF;
+  record.cache_use = CacheOutcome::kNone;
+  flight_recorder_.record(record, counters_.generation(record.model), out.now_ns);
 }
 
 }  // namespace lumen::service

@@ -196,6 +196,35 @@ INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsPacked,
                            return std::string(models::name_of(one.param));
                          });
 
+// --- ensembles -----------------------------------------------------------------------------------
+
+class DataPlaneCallsOfEnsembles : public testing::TestWithParam<QueueType> {};
+
+// Two branches, which run at the same time where there are workers, and a step behind one of them.
+TEST_P(DataPlaneCallsOfEnsembles, StepsAllocateNothing) {
+  DataPlaneServer served;
+  models::TempRepository models;
+  for (const char* name : {"one", "two", "three"}) models.add_model(name);
+  models.write("tree/config.json", R"({"ensemble": {"steps": [
+      {"model": "one", "inputs": {"x": "a"}, "outputs": {"y": "left"}},
+      {"model": "two", "inputs": {"x": "a"}, "outputs": {"y": "right"}},
+      {"model": "three", "inputs": {"x": "left"}, "outputs": {"y": "leaf"}}]}})");
+  served.options.model_repository = models.path();
+  served.options.engine.queue_type = GetParam();
+  served.options.engine.thread_count = 2;
+  served.start(models::make_fake_backend(std::make_shared<models::FakeControl>()));
+  expect_none("ensemble",
+              served.count(binary_infer("tree", "a", std::string(16, '\0')), false, 8).data_plane);
+  EXPECT_EQ(served.counters_of("three").total("inference"), uint64_t{8} * (kRequests + 5));
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, DataPlaneCallsOfEnsembles,
+                         testing::Values(QueueType::kMpmc, QueueType::kSpsc, QueueType::kBatched,
+                                         QueueType::kInline, QueueType::kAuto),
+                         [](const testing::TestParamInfo<QueueType>& one) {
+                           return std::string(models::name_of(one.param));
+                         });
+
 // --- several models, each lane -------------------------------------------------------------------
 
 // By the rows: one goes inline, a hundred to a worker, or to the additional one while two thousand

@@ -99,6 +99,10 @@ def test_a_request_like_an_earlier_one_is_answered_without_a_run(run: Run) -> No
     assert re.search(r"^8 clients with another at once: +\(8, 2, 3\)$", said, re.MULTILINE)
 
 
+def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
+    assert re.search(r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M)
+
+
 def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     said = run("metrics")
     rows = dict(re.findall(r"^  (\w+) +([\d.]+)$", said, re.MULTILINE))

@@ -92,6 +92,8 @@ class SimInstance final : public models::Instance {
 }  // namespace
 
 float added_by(const std::string& model) {
+  if (model == kEnsembles[0]) return added_by(kModels[0]) + added_by(kModels[1]);
+  if (model == kEnsembles[1]) return added_by(kModels[0]) + added_by(kModelThatGoes);
   if (model == kModels[0]) return 1;
   return model == kModels[1] ? 2 : 3;
 }

@@ -15,6 +15,8 @@ namespace lumen::sim {
 // Served all the time; the number that each adds to its input says whose reply one is.
 inline constexpr const char* kModels[] = {"plus_one", "plus_two"};
 inline constexpr const char* kModelThatGoes = "plus_three";
+// Of the two models, and of the first one and the model that goes.
+inline constexpr const char* kEnsembles[] = {"plus_one_and_two", "plus_one_and_three"};
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
 float added_by(const std::string& model);
 

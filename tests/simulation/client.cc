@@ -181,6 +181,8 @@ std::vector<float> SimClient::some_request(Asked& asked) {
   asked.model = kModels[random().below(std::size(kModels))];
   if (random().one_in(4)) asked.model = kModelThatGoes;
   if (random().one_in(50)) asked.model = kModelThatDoesNotLoad;
+  const bool fits = tally_.reply_repeats == 1;  // a step takes the rows that the one before makes
+  if (fits && random().one_in(6)) asked.model = kEnsembles[random().below(2)];
   asked.id = std::to_string(tally_.histories);
   asked.presence = tally_.presence;
   std::vector<float> values = some_values();

@@ -113,6 +113,7 @@ constexpr Event kEvents[] = {
     {"runs that failed (500)", &Sum::failures},
     {"timeouts", &Sum::timeouts},
     {"cancelled", &Sum::cancelled},
+    {"ensembles whose last step has run", &Sum::ensembles},
     {"run in the call of another", &Sum::packed},
     {"replies that were compressed", &Sum::compressed},
     {"requests over HTTP/2", &Sum::streams},

@@ -295,6 +295,10 @@ void World::add_up() {
   sum_.timeouts += counters.total("timeouts");
   sum_.cancelled += counters.total("cancelled");
   sum_.swaps += counters.total("engine_swaps");
+  for (const char* name : kEnsembles) {
+    const models::Model* const model = server_->models().find(name, "");
+    if (model != nullptr) sum_.ensembles += model->counters().total("execution");
+  }
   for (const char* name : kModels) {
     const telemetry::ModelCounters model = server_->models().find(name, "")->counters();
     const uint64_t ran = model.total("run");
@@ -353,6 +357,17 @@ void World::live() {
   if (control_->live_instances.load(std::memory_order_relaxed) != 0) fail("instances are left");
 }
 
+void write_ensembles(const models::TempRepository& files) {
+  for (const auto& [ensemble, second] :
+       {std::pair(kEnsembles[0], kModels[1]), std::pair(kEnsembles[1], kModelThatGoes)}) {
+    const std::string steps =
+        std::string(R"({"model": ")") + kModels[0] + R"(", "outputs": {"y": "between"}}, )" +
+        R"({"model": ")" + second + R"(", "inputs": {"x": "between"}})";
+    files.write("models/" + std::string(ensemble) + "/config.json",
+                R"({"ensemble": {"steps": [)" + steps + "]}}");
+  }
+}
+
 }  // namespace
 
 size_t heap_bytes() {
@@ -364,6 +379,7 @@ void write_models(const models::TempRepository& files) {
   for (const char* name : {kModels[0], kModels[1], kModelThatGoes, kModelThatDoesNotLoad}) {
     files.write("models/" + std::string(name) + "/1/model.onnx", "fake");
   }
+  write_ensembles(files);
 }
 
 void live(const models::TempRepository& files, Sum& sum) { World(files, sum).live(); }

@@ -66,6 +66,16 @@ struct HeldRegion {
   HeldRegion* next = nullptr;
 };
 
+// One step of an ensemble that has run, for the records of its request.
+struct StepRun {
+  const models::Model* model = nullptr;
+  models::StageTimes times{};
+  Code code = Code::kOk;
+  uint32_t rows = 0;
+  uint32_t worker = models::InferRequest::kNoWorker;
+  models::QueueType lane{};
+};
+
 using CacheOutcome = telemetry::CacheUse;
 // Base of the data that a step keeps with a call, in the call's scratch memory.
 struct StepData {};
@@ -120,6 +130,7 @@ struct Call {
 
   // --- of an ensemble, while its steps run ------------------------------------------------------
   EnsembleRun* ensemble = nullptr;
+  std::span<const StepRun> step_runs{};  // once all have ended, in the order of their ends
 
   // --- the dispatcher's -------------------------------------------------------------------------
   struct Way {

@@ -41,6 +41,9 @@ class RequestRecorder {
               const ReplyMoment& out) noexcept;
 
  private:
+  void record_step(const StepRun& step, const telemetry::RequestRecord& whole,
+                   const ReplyMoment& out) noexcept;
+
   telemetry::Counters& counters_;
   telemetry::FlightRecorder flight_recorder_;
   telemetry::TraceLog* const trace_log_;

@@ -51,7 +51,9 @@ struct RequestRecord {
   // `auto`: inline, mpmc or batched).
   uint8_t queue_type : 4 = 0;
   uint8_t lane : 4 = 0;
-  uint8_t allocator_type = 0;
+  // One byte. `is_step`: of a step of an ensemble, whose record this follows with the same sequence.
+  uint8_t allocator_type : 4 = 0;
+  uint8_t is_step : 4 = 0;
   uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long
   std::array<char, kMaxIdBytes> id{};
   // One byte: the cache's in its lower half.
@@ -65,8 +67,7 @@ static_assert(offsetof(RequestRecord, received_wall_ns) == 8);
 static_assert(offsetof(RequestRecord, stage_ns) == 16 && offsetof(RequestRecord, rows) == 80);
 static_assert(offsetof(RequestRecord, model) == 84 && offsetof(RequestRecord, worker) == 86);
 static_assert(offsetof(RequestRecord, status) == 88);
-static_assert(offsetof(RequestRecord, allocator_type) == 91 &&
-              offsetof(RequestRecord, id_bytes) == 92);
+static_assert(offsetof(RequestRecord, id_bytes) == 92);
 static_assert(offsetof(RequestRecord, id) == 93 && offsetof(RequestRecord, traceparent) == 134);
 
 }  // namespace lumen::telemetry
