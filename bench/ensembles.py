@@ -74,7 +74,9 @@ def measure_size(run: Run, size: str, width: int) -> None:
                 for name in ASKED:
                     lumen_bench(url, name, *words)
                 for turn in run.turns(ASKED):
-                    p50 = {name: lumen_bench(url, name, *words)["latency_us"]["p50"] for name in turn}
+                    p50 = {
+                        name: lumen_bench(url, name, *words)["latency_us"]["p50"] for name in turn
+                    }
                     found["lumen"].append(p50["both"])
                     found["two round trips"].append(p50["front"] + p50["back"])
                 of = "1 client" if clients == 1 else f"{clients} clients"

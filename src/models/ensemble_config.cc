@@ -25,10 +25,21 @@ constexpr std::array<std::string_view, 4> kStepKeys = {"model", "version", "inpu
 constexpr std::array<std::string_view, 5> kTritonStepKeys = {
     "model_name", "model_version", "input_map", "output_map", "model_namespace"};
 // Keys that say something about an ensemble itself.
-constexpr std::array<std::string_view, 15> kKeysOfEnsemble = {
-    "ensemble", "ensemble_scheduling", "response_cache", "versions", "labels",
-    "name", "platform", "backend", "version_policy", "max_batch_size",
-    "input", "output", "model_transaction_policy", "parameters", "dynamic_batching"};
+constexpr std::array<std::string_view, 15> kKeysOfEnsemble = {"ensemble",
+                                                              "ensemble_scheduling",
+                                                              "response_cache",
+                                                              "versions",
+                                                              "labels",
+                                                              "name",
+                                                              "platform",
+                                                              "backend",
+                                                              "version_policy",
+                                                              "max_batch_size",
+                                                              "input",
+                                                              "output",
+                                                              "model_transaction_policy",
+                                                              "parameters",
+                                                              "dynamic_batching"};
 
 std::string unknown_key(const std::string& path, const std::string& key,
                         std::span<const std::string_view> valid) {
@@ -61,9 +72,8 @@ std::optional<std::string> version_of(const Json& value) {
   if (value.is_null()) return "";
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (text == "-1" || text == "0") return "";
-  const bool is_number =
-      !text.empty() && text.size() <= 18 && text.front() != '0' &&
-      std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  const bool is_number = !text.empty() && text.size() <= 18 && text.front() != '0' &&
+                         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   return is_number ? std::optional(text) : std::nullopt;
 }
 

@@ -40,8 +40,7 @@ Result<std::shared_ptr<Model>> ModelRepository::make_anew(const Model& before,
   return model;
 }
 
-void ModelRepository::load_ensemble(Model& model, const ModelSource& found,
-                                    const FindModel& find) {
+void ModelRepository::load_ensemble(Model& model, const ModelSource& found, const FindModel& find) {
   model.source_ = std::make_shared<const ModelSource>(found);
   if (!model.reason().empty()) return;
   const Status status = load_ensemble_into(model, found, find);

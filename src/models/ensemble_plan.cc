@@ -6,7 +6,7 @@
 #include <lumen/tensor/type_text.h>
 
 #include <algorithm>
-#include <bit>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -44,14 +44,17 @@ std::optional<Shape> meet(const Shape& one, const Shape& other) {
   return both;
 }
 
+// Tensors are numbered in 16 bits.
+constexpr size_t kMostTensors = UINT16_MAX;
+
 // A tensor of the ensemble while it is planned.
 struct Tensor {
   static constexpr size_t kNoStep = SIZE_MAX;
   size_t made_by = kNoStep;
-  TensorSpec spec{};                // as it is made; of an input as all its readers take it
+  TensorSpec spec{};                 // as it is made; of an input as all its readers take it
   std::vector<size_t> read_by = {};  // steps
-  bool is_stated = false;           // an input that the configuration names
-  uint16_t number = 0;              // in the plan
+  bool is_stated = false;            // an input that the configuration names
+  uint16_t number = 0;               // in the plan
 };
 
 class Planner {
@@ -62,6 +65,11 @@ class Planner {
     LUMEN_RETURN_IF_ERROR(find_models());
     LUMEN_RETURN_IF_ERROR(add_outputs_of_steps());
     LUMEN_RETURN_IF_ERROR(add_inputs_of_steps());
+    if (tensors_.size() > kMostTensors) {
+      return fault("its steps have " + std::to_string(tensors_.size()) +
+                   " tensors together; at most " + std::to_string(kMostTensors) +
+                   "; name the outputs that are of use in \"outputs\"");
+    }
     LUMEN_RETURN_IF_ERROR(choose_inputs());
     LUMEN_RETURN_IF_ERROR(choose_outputs());
     LUMEN_RETURN_IF_ERROR(put_in_order());
@@ -84,8 +92,7 @@ class Planner {
         return fault(name_of(step, i) + " is unavailable: " + model->reason());
       }
       if (model->ensemble() != nullptr) {
-        return fault(name_of(step, i) +
-                     " is an ensemble itself; put its steps here in its place");
+        return fault(name_of(step, i) + " is an ensemble itself; put its steps here in its place");
       }
       models_.push_back(std::move(model));
     }
@@ -201,8 +208,9 @@ class Planner {
       }
     }
     if (names.empty()) {
-      return fault("each tensor that a step makes is read by a step: name the ensemble's outputs "
-                   "in \"outputs\"");
+      return fault(
+          "each tensor that a step makes is read by a step: name the ensemble's outputs "
+          "in \"outputs\"");
     }
     for (const std::string& name : names) {
       const auto found = tensors_.find(name);

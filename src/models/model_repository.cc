@@ -12,10 +12,10 @@
 #include <lumen/models/builders.h>
 #include "models/choice_cache.h"
 #include "models/choose_backend.h"
-#include "models/labels.h"
-#include "models/metadata_limits.h"
-#include "models/load_gate.h"
 #include "models/ensemble_load.h"
+#include "models/labels.h"
+#include "models/load_gate.h"
+#include "models/metadata_limits.h"
 #include "models/model_config.h"
 #include "models/model_source.h"
 #include "models/recorded_rows.h"

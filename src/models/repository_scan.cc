@@ -276,6 +276,8 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     return;
   }
   unversioned.status = misplaced(directory.get(), path, *entries);
+  // A configuration that can't be read may be an ensemble's, which needs no version.
+  if (unversioned.status.ok()) unversioned.status = options.status();
   if (!unversioned.status.ok()) models.push_back(std::move(unversioned));
 }
 

@@ -26,9 +26,9 @@ constexpr int64_t kMostRows = INT32_MAX;
 
 // Of no use here, and refused unless they are empty: each would change answers or limits.
 constexpr std::array<std::string_view, 9> kOnlyDefault = {
-    "batch_input",      "batch_output",            "cc_model_filenames", "metric_tags",
-    "model_operations", "model_repository_agents", "model_metrics",      "runtime",
-    "sequence_batching"};
+    "batch_input",   "batch_output",     "cc_model_filenames",
+    "metric_tags",   "model_operations", "model_repository_agents",
+    "model_metrics", "runtime",          "sequence_batching"};
 
 // Protobuf's JSON writes 64-bit integers as strings.
 std::optional<int64_t> integer_of(const Json& value) {
@@ -62,7 +62,11 @@ std::string read_name(const Json&, const Json& value, ModelOptions& options) {
 // "onnxruntime_onnx": the part before the file's form is the backend's name.
 std::string read_platform(const Json& document, const Json& value, ModelOptions& options) {
   const std::string text = value.is_string() ? value.get<std::string>() : "?";
-  if (text.empty() || (text == "ensemble" && !options.ensemble.steps.empty())) return {};
+  if (text.empty()) return {};
+  if (text == "ensemble" && options.ensemble.steps.empty()) {
+    return got_wanted("platform", value, "it beside \"ensemble_scheduling\" alone");
+  }
+  if (text == "ensemble") return {};
   const std::string backend = text.substr(0, text.find('_'));
   const auto named = document.find("backend");
   const bool is_other = named != document.end() && *named != backend && *named != "auto";

@@ -29,13 +29,6 @@ uint64_t number_of(const CatalogModel& entry) noexcept {
   return number;
 }
 
-void insert(CatalogSnapshot& snapshot, const CatalogModel& entry) {
-  const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
-    return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
-  };
-  snapshot.models.insert(std::ranges::upper_bound(snapshot.models, entry, sooner), entry);
-}
-
 // That version alone, ready or not; a model that can't be read may have none ("").
 const CatalogModel* version_in(const CatalogSnapshot& snapshot, std::string_view name,
                                std::string_view version) noexcept {
@@ -85,6 +78,13 @@ const CatalogModel* CatalogSnapshot::find(std::string_view name,
     if (entry.model->metadata().version == version) return &entry;
   }
   return nullptr;
+}
+
+void CatalogSnapshot::insert(const CatalogModel& entry) {
+  const auto sooner = [](const CatalogModel& a, const CatalogModel& b) {
+    return std::pair(name_of(a), number_of(a)) < std::pair(name_of(b), number_of(b));
+  };
+  models.insert(std::ranges::upper_bound(models, entry, sooner), entry);
 }
 
 const SharedRegion* CatalogSnapshot::find_region(std::string_view name) const noexcept {
@@ -244,7 +244,7 @@ void Catalog::publish_instead(const std::shared_ptr<models::Model>& model,
     std::ranges::find(next->models, before, &CatalogModel::model)[0] = entry;
     next->leaving = before->index();
   } else {
-    insert(*next, entry);
+    next->insert(entry);
   }
   describe_all(*next, name_of(entry));
   publish(next);
@@ -274,41 +274,6 @@ void Catalog::end(const std::shared_ptr<models::Model>& model) {
   const models::Builders::Job job{.body = end, .near_cpu = std::nullopt};
   // Not by the usual builders: the engine may be waiting for them, with the lock that this needs.
   if (!repository_.background_builders().try_run({&job, 1})) end();
-}
-
-models::FindModel Catalog::finder() const {
-  return [now = snapshot()](std::string_view name,
-                            std::string_view version) -> std::shared_ptr<models::Model> {
-    const CatalogModel* const found = now->find(name, version);
-    return found == nullptr ? nullptr : found->model;
-  };
-}
-
-void Catalog::fit_ensembles(const std::shared_ptr<models::Model>& removed,
-                            const std::shared_ptr<models::Model>& added) {
-  const models::Model& changed = added != nullptr ? *added : *removed;
-  if (changed.is_ensemble()) return;  // none is a step
-  auto next = std::make_shared<CatalogSnapshot>();
-  next->models = snapshot()->models;
-  std::erase_if(next->models, [&](const CatalogModel& one) { return one.model == removed; });
-  if (added != nullptr) insert(*next, {added, nullptr, ModelNeed(*added)});
-  const models::FindModel find = [&](std::string_view name, std::string_view version) {
-    const CatalogModel* const found = next->find(name, version);
-    return found == nullptr ? nullptr : found->model;
-  };
-  const std::string& name = changed.metadata().name;
-  const std::shared_ptr<const CatalogSnapshot> now = snapshot();
-  for (const CatalogModel& entry : now->models) {
-    if (!entry.model->is_ensemble() || !entry.model->stated_ensemble().has_step_of(name)) continue;
-    const Result<std::shared_ptr<models::Model>> fitted =
-        repository_.make_anew(*entry.model, find);
-    // Without a free index it can't be refused as one model more: no request may find it.
-    if (fitted.ok()) {
-      (void)serve(*fitted, entry.model);  // an ensemble has no instance that could fail
-    } else {
-      leave(entry.model);
-    }
-  }
 }
 
 Status Catalog::add(std::string_view name, std::string_view version) {
@@ -361,6 +326,7 @@ Status Catalog::reload_version(const models::ModelRepository::OnDisk& version,
 Status Catalog::reload(std::string_view name, const std::string* config) {
   const std::lock_guard lock(models_mutex_);
   if (is_closed_) return shutting_down();
+  bring_steps(name, config);
   return reload_locked(name, config);
 }
 
@@ -370,12 +336,6 @@ Status Catalog::reload_locked(std::string_view name, const std::string* config) 
   if (found->empty()) return model_not_found(name, {});
   Status first;
   for (const auto& one : *found) {
-    // The models of an ensemble come with it. One that can't be loaded is the ensemble's reason.
-    for (const std::string& step : one.steps) {
-      if (step != name && snapshot()->find(step, {}) == nullptr) {
-        (void)reload_locked(step, nullptr);
-      }
-    }
     const Status status = one.status.ok() ? reload_version(one, config) : one.status;
     if (first.ok()) first = status;
   }

@@ -62,7 +62,8 @@ std::optional<size_t> bytes_of_outputs(const EnsemblePlan::Step& planned, uint32
 
 std::span<std::byte> block_of(Allocator& memory, size_t bytes) noexcept {
   void* const block = memory.allocate(bytes, kAlignment);
-  return block == nullptr ? std::span<std::byte>() : std::span(static_cast<std::byte*>(block), bytes);
+  return block == nullptr ? std::span<std::byte>()
+                          : std::span(static_cast<std::byte*>(block), bytes);
 }
 
 }  // namespace
@@ -210,15 +211,15 @@ Status EnsembleRun::gather_inputs(size_t number) noexcept {
   for (size_t i = 0; i < inputs.size(); ++i) {
     inputs[i] = tensors_[planned.inputs[i]];
     if (planned.inputs[i] < call_.infer.inputs.size()) continue;
-    LUMEN_RETURN_IF_ERROR(models::check_input(metadata, metadata.inputs[i], inputs[i],
-                                              metadata.takes_empty_tensors));
+    LUMEN_RETURN_IF_ERROR(
+        models::check_input(metadata, metadata.inputs[i], inputs[i], metadata.takes_empty_tensors));
   }
   return models::check_ties(metadata, inputs);
 }
 
 bool EnsembleRun::is_for_reply(const EnsemblePlan::Step& planned) const noexcept {
-  return planned.is_last && std::ranges::all_of(planned.outputs,
-                                                [this](uint16_t tensor) { return wanted_[tensor]; });
+  return planned.is_last &&
+         std::ranges::all_of(planned.outputs, [this](uint16_t tensor) { return wanted_[tensor]; });
 }
 
 bool EnsembleRun::give_block(size_t number) noexcept {

@@ -62,8 +62,8 @@ ModelNeed::ModelNeed(const models::Model& model) noexcept : ModelNeed(model.meta
   if (model.ensemble() == nullptr) return;
   for (const models::EnsemblePlan::Step& step : model.ensemble()->steps) {
     const models::ModelMetadata& metadata = step.model->metadata();
-    list_bytes_ += kListBytesOfAStep +
-                   (step.inputs.size() + step.outputs.size()) * kListBytesOfATensorBetween;
+    list_bytes_ +=
+        kListBytesOfAStep + (step.inputs.size() + step.outputs.size()) * kListBytesOfATensorBetween;
     if (step.is_last) continue;  // they are the ensemble's own
     for (const uint16_t output : step.outputs_wanted) add_output(metadata.outputs[output], 1);
   }

@@ -39,7 +39,9 @@ KINDS: dict[str, tuple[list[str], list[str], Callable[..., tuple[np.ndarray, ...
 }
 
 
-def make_model(folder: Path, kind: str, name: str | None = None, offset: float | None = None) -> None:
+def make_model(
+    folder: Path, kind: str, name: str | None = None, offset: float | None = None
+) -> None:
     """`offset`: the number that `plus` adds, where it is not 3."""
     inputs, outputs, _ = KINDS[kind]
     constants = {
@@ -55,7 +57,10 @@ def make_model(folder: Path, kind: str, name: str | None = None, offset: float |
         "scale": [node("Mul", ["x", "factor"], ["y"])],
         "join": [node("Mul", ["b", "two"], ["twice_b"]), node("Sub", ["a", "twice_b"], ["c"])],
         "fork": [node("Sub", ["x", "eight"], ["low"]), node("Add", ["x", "eight"], ["high"])],
-        "twice": [node("Add", ["x", "one"], ["more"]), node("Concat", ["x", "more"], ["y"], axis=0)],
+        "twice": [
+            node("Add", ["x", "one"], ["more"]),
+            node("Concat", ["x", "more"], ["y"], axis=0),
+        ],
     }[kind]
     used = {one for each in nodes for one in each.input}
     out_rows = "more" if kind == "twice" else "rows"
@@ -65,7 +70,11 @@ def make_model(folder: Path, kind: str, name: str | None = None, offset: float |
         nodes,
         [onnx_tools.value(one, ["rows", WIDTH], TensorProto.FLOAT) for one in inputs],
         [onnx_tools.value(one, [out_rows, WIDTH], TensorProto.FLOAT) for one in outputs],
-        [onnx_tools.initializer(one, np.array(number)) for one, number in constants.items() if one in used],
+        [
+            onnx_tools.initializer(one, np.array(number))
+            for one, number in constants.items()
+            if one in used
+        ],
     )
 
 

@@ -173,7 +173,7 @@ TEST_P(Ensembles, TheirModelsChangeUnderLoadAndEachAnswerIsOfOneState) {
       }
     });
   }
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     control_->let_add("ten", round % 2 == 0 ? 50 : 10);
     repository_.write("ten/config.json", R"({"weight": )" + std::to_string(1 + round) + "}");
     const Status reloaded = server_->load_model("ten");

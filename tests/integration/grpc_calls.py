@@ -150,6 +150,17 @@ class Checks:
             result = self.client.infer("identity_fp32", [tensor("x", array, "FP32")])
             np.testing.assert_array_equal(result.as_numpy("y"), array)
 
+    def ensembles(self) -> None:
+        config = self.client.get_model_config("ensemble").config
+        assert config.platform == "ensemble"
+        steps = config.ensemble_scheduling.step
+        assert [step.model_name for step in steps] == ["identity_fp32"] * 2
+        assert (dict(steps[0].output_map), steps[1].model_version) == ({"y": "between"}, -1)
+        for size in (1, 1_000, 300_000):
+            array = RNG.random(size, np.float32)
+            result = self.client.infer("ensemble", [tensor("x", array, "FP32")])
+            np.testing.assert_array_equal(result.as_numpy("y"), array)
+
     def refusals(self) -> None:
         array = np.zeros((1, 256), np.float32)
         good = tensor("input", array, "FP32")

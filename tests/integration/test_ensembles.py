@@ -27,11 +27,15 @@ from integration.ensemble_models import (
     onnx_tools,
     random_ensemble,
 )
-from integration.harness import PATIENCE, Server
+from integration.harness import PATIENCE, Server, eventually
 from integration.raw_http import get, post, post_json
 from integration.triton_messages import triton_messages
 from lumen_engine import Client, InferError
+from lumen_engine.counters_file import CountersFile
+from lumen_engine.slow import as_text
+from lumen_engine.trace import trace_of
 from onnx import TensorProto, helper
+from tritonclient.utils import InferenceServerException
 
 StartServer = Callable[..., Server]
 SEED = 20261129
@@ -140,6 +144,30 @@ def test_its_steps_and_the_whole_are_counted_as_requests_of_their_models(
     assert whole["success"]["ns"] >= whole["compute_infer"]["ns"]
 
 
+def test_a_trace_shows_the_steps_within_their_request(models: Path, tmp_path: Path) -> None:
+    write_config(models, "both", chain("plus", "scale"))
+    with Server(models, "--stats", str(tmp_path / "counters")) as one:
+        ask(one, "both", t0=rows(2))
+        with CountersFile(tmp_path / "counters") as counters:
+            eventually(lambda: len(counters.recent()) == 3)
+            requests = counters.recent()
+            slow = as_text(counters, counters.slow(), [])
+    whole = next(request for request in requests if not request.is_step)
+    steps = [request for request in requests if request.is_step]
+    assert [step.model for step in steps] == ["plus", "scale"]
+    assert {request.number for request in requests} == {whole.number}
+    assert [step.rows for step in steps] == [2, 2] and whole.model == "both"
+    ends = [step.first_byte_ns + step.total_ns for step in steps]
+    assert whole.first_byte_ns <= steps[0].first_byte_ns <= ends[0] <= steps[1].first_byte_ns
+    assert ends[1] <= whole.first_byte_ns + whole.total_ns
+    events = trace_of(requests, 1, "counters")["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "b"]
+    assert names[0] == "both 200" and {"step plus 200", "step scale 200"} <= set(names)
+    runs = [event for event in events if event["ph"] == "X" and event["name"] == "inference"]
+    assert [run["cat"] for run in runs] == ["plus", "scale"], "the models' runs, each once"
+    assert sum("step plus" in line for line in slow) == 1
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "a circle",
@@ -172,7 +200,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         "a tensor that two steps make",
         {"steps": [{"model": "plus"}, {"model": "scale"}]},
         "tensor 'y' is made by step 0 (model 'plus') and by step 1 (model 'scale'); give one of "
-        "them another name in \"outputs\"",
+        'them another name in "outputs"',
     ),
     (
         "a type that does not fit",
@@ -305,6 +333,19 @@ def test_a_model_that_is_unloaded_takes_its_ensembles_with_it_until_it_comes_bac
         client.load_model("both")
         assert client.is_model_ready("scale"), "an ensemble brings its models along"
         np.testing.assert_array_equal(ask(one, "both", t0=rows(1))["t2"], (rows(1) + 3) * -0.5)
+
+
+def test_ensembles_that_name_each_other_are_refused_and_the_server_lives(
+    server: StartServer, models: Path
+) -> None:
+    one = server("--model-control", "explicit", "--tcp-control", "on", repository=models)
+    write_config(models, "chicken", chain("egg"))
+    write_config(models, "egg", chain("chicken"))
+    with triton.InferenceServerClient(one.url) as client:
+        for name in ("chicken", "egg", "chicken"):
+            with pytest.raises(InferenceServerException, match="is unavailable"):
+                client.load_model(name)
+        assert client.is_model_ready("plus")
 
 
 @pytest.mark.parametrize("queue_type", ["auto", "mpmc"])
@@ -448,7 +489,9 @@ def make_tritons_models(models: Path) -> None:
         models / "classification_model" / "1" / "model.onnx",
         "classify",
         [
-            helper.make_node("ReduceMean", ["FORMATTED_IMAGE"], ["mean"], axes=[1, 2, 3], keepdims=0),
+            helper.make_node(
+                "ReduceMean", ["FORMATTED_IMAGE"], ["mean"], axes=[1, 2, 3], keepdims=0
+            ),
             helper.make_node("Reshape", ["mean", "column"], ["score"]),
             helper.make_node("Mul", ["score", "classes"], ["CLASSIFICATION_OUTPUT"]),
         ],
@@ -474,16 +517,17 @@ def test_the_example_of_tritons_guide_is_served_as_it_stands(
 ) -> None:
     models = tmp_path / "tritons"
     make_tritons_models(models)
-    message = text_format.Parse(TRITONS_EXAMPLE, triton_messages().ModelConfig())
+    config_type = triton_messages().ModelConfig
+    message = text_format.Parse(TRITONS_EXAMPLE, config_type())
     document = json_format.MessageToDict(message, preserving_proto_field_name=True)
     (models / "ensemble_model" / "1").mkdir(parents=True)  # Triton wants the folder
     write_config(models, "ensemble_model", document)
     one = server("--backend", "onnxruntime", repository=models)
     assert reason_of(one, "ensemble_model") == "READY"
     with triton.InferenceServerClient(one.url) as client:
-        served = client.get_model_config("ensemble_model")
-        for key in ("max_batch_size", "input", "output", "platform"):
-            assert served[key] == document[key], key
+        served = json_format.ParseDict(client.get_model_config("ensemble_model"), config_type())
+        for key in ("max_batch_size", "input", "output", "platform", "ensemble_scheduling"):
+            assert getattr(served, key) == getattr(message, key), key
         for name, number in (("cat", 1), ("dog", 0)):
             sent = triton.InferInput("IMAGE", [1, 1], "BYTES")
             sent.set_data_from_numpy(np.array([[name]], object))

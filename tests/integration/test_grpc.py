@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import json
 import os
 import socket
 import struct
@@ -62,7 +63,14 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 def models_at(folder: Path) -> Path:
     typed = sorted((FIXTURES.parent / "backend").glob("identity_*"))
-    return copy_models(folder, [*typed, MODELS / "mlp", MODELS / "digits"])
+    copy_models(folder, [*typed, MODELS / "mlp", MODELS / "digits"])
+    steps = [
+        {"model": "identity_fp32", "outputs": {"y": "between"}},
+        {"model": "identity_fp32", "inputs": {"x": "between"}},
+    ]
+    (folder / "ensemble").mkdir()
+    (folder / "ensemble" / "config.json").write_text(json.dumps({"ensemble": {"steps": steps}}))
+    return folder
 
 
 @pytest.fixture(scope="module", params=["epoll", "io_uring"])
@@ -100,7 +108,7 @@ def body_of(frames: list[Frame]) -> bytes:
 CHECKS = (
     ["documents", "health", "refusals", "parts_of_a_reply", "many_at_once"],
     ["tensors_of_all_types_come_back", "typed_contents_are_read", "texts_come_back"],
-    ["streams", "compressed_messages", "large_messages", "calls_that_are_given_up"],
+    ["ensembles", "streams", "compressed_messages", "large_messages", "calls_that_are_given_up"],
     ["aio"],
 )
 

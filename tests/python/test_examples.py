@@ -100,7 +100,9 @@ def test_a_request_like_an_earlier_one_is_answered_without_a_run(run: Run) -> No
 
 
 def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
-    assert re.search(r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M)
+    assert re.search(
+        r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M
+    )
 
 
 def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:

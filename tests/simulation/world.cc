@@ -360,9 +360,9 @@ void World::live() {
 void write_ensembles(const models::TempRepository& files) {
   for (const auto& [ensemble, second] :
        {std::pair(kEnsembles[0], kModels[1]), std::pair(kEnsembles[1], kModelThatGoes)}) {
-    const std::string steps =
-        std::string(R"({"model": ")") + kModels[0] + R"(", "outputs": {"y": "between"}}, )" +
-        R"({"model": ")" + second + R"(", "inputs": {"x": "between"}})";
+    const std::string steps = std::string(R"({"model": ")") + kModels[0] +
+                              R"(", "outputs": {"y": "between"}}, )" + R"({"model": ")" + second +
+                              R"(", "inputs": {"x": "between"}})";
     files.write("models/" + std::string(ensemble) + "/config.json",
                 R"({"ensemble": {"steps": [)" + steps + "]}}");
   }

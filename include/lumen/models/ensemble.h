@@ -87,8 +87,8 @@ struct PlannedEnsemble {
   std::vector<TensorSpec> outputs;
 };
 
-// Errors: a step's model is not served, or is an ensemble; a tensor that no step makes, or two do; a
-// circle; types or shapes that do not fit.
+// Errors: a step's model is not served, or is an ensemble; a tensor that no step makes, or two do;
+// a circle; types or shapes that do not fit.
 [[nodiscard]] Result<PlannedEnsemble> plan_ensemble(const StatedEnsemble& stated,
                                                     const FindModel& find);
 

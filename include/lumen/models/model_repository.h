@@ -214,8 +214,8 @@ class ModelRepository {
   [[nodiscard]] Result<std::shared_ptr<Model>> load(std::string_view name, std::string_view version,
                                                     const FindModel& find,
                                                     const std::string* config = nullptr);
-  // The ensemble `before` once more, from the configuration that it was loaded with, as other models
-  // are found now. Errors: no index is free.
+  // The ensemble `before` once more, from the configuration that it was loaded with and the models
+  // that are found now. Errors: no index is free.
   [[nodiscard]] Result<std::shared_ptr<Model>> make_anew(const Model& before,
                                                          const FindModel& find);
   // Not kept any more; it lives as long as others keep it, without its backend's part, of which no

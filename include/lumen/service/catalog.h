@@ -68,6 +68,8 @@ struct CatalogSnapshot {
   // version).
   [[nodiscard]] const CatalogModel* find(std::string_view name,
                                          std::string_view version) const noexcept;
+  // At its place in the list.
+  void insert(const CatalogModel& entry);
   // nullptr: no such region.
   [[nodiscard]] const SharedRegion* find_region(std::string_view name) const noexcept;
 };
@@ -184,6 +186,7 @@ class Catalog {
   void fit_ensembles(const std::shared_ptr<models::Model>& removed,
                      const std::shared_ptr<models::Model>& added);
   [[nodiscard]] models::FindModel finder() const;
+  void bring_steps(std::string_view name, const std::string* config);
   [[nodiscard]] Status reload_locked(std::string_view name, const std::string* config);
   [[nodiscard]] Status reload_version(const models::ModelRepository::OnDisk& version,
                                       const std::string* config);

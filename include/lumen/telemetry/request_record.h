@@ -51,7 +51,7 @@ struct RequestRecord {
   // `auto`: inline, mpmc or batched).
   uint8_t queue_type : 4 = 0;
   uint8_t lane : 4 = 0;
-  // One byte. `is_step`: of a step of an ensemble, whose record this follows with the same sequence.
+  // One byte. `is_step`: of a step of an ensemble; the request has the same sequence.
   uint8_t allocator_type : 4 = 0;
   uint8_t is_step : 4 = 0;
   uint8_t id_bytes = 0;  // of the client's own id; 0: it gave none, or one that is too long

@@ -114,8 +114,13 @@ TEST(TritonKeys, DefaultsOfKeysThatCanNotBeFollowedAreTaken) {
                                  "f")
                   .ok());
   const std::vector<std::pair<const char*, const char*>> wrong = {
-      {R"({"ensemble_scheduling": {"step": [{"model_name": "a"}]}})",
-       "key \"ensemble_scheduling\""},
+      {R"({"ensemble_scheduling": {"step": []}})", "key \"ensemble_scheduling.step\""},
+      {R"({"ensemble_scheduling": {"step": [{"model": "a"}]}})", "did you mean \"model_name\""},
+      {R"({"ensemble_scheduling": {"step": [{"model_name": "a", "input_map": {"x": 1}}]}})",
+       "key \"ensemble_scheduling.step[0].input_map\""},
+      {R"({"ensemble_scheduling": {"step": [{"model_name": "a"}]}, "instance_group": [{"count": 2}]})",
+       "an ensemble runs other models"},
+      {R"({"platform": "ensemble"})", "key \"platform\""},
       {R"({"sequence_batching": {"max_sequence_idle_microseconds": 5}})", "\"sequence_batching\""},
       {R"({"optimization": {"cuda": {"graphs": true}}})", "key \"optimization.cuda\""},
       {R"({"dynamic_batching": {"priority_levels": 2}})", "\"dynamic_batching.priority_levels\""},
