@@ -25,7 +25,7 @@ from bench.runner.places import lumen_bench, program
 sys.path.insert(0, str(ROOT / "models"))
 import onnx_tools
 
-SIZES = {"small": 256, "on a worker": 2048}
+SIZES = {"small": 256, "on a worker": 1024}
 ASKED = ("both", "front", "back")
 CLIENTS = (1, 16)
 

@@ -1,5 +1,5 @@
-# An ensemble: pixels of 8 bits go to `scale`, its numbers to `digits`, and the digit's ink is measured
-# at the same time. One request, where a client would make three.
+# An ensemble: pixels of 8 bits go to `scale`, its numbers to `digits`, and the digit's ink is
+# measured at the same time. One request, where a client would make three.
 # Errors: exits 1 when an answer differs from that of the models asked one by one.
 from __future__ import annotations
 

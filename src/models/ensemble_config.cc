@@ -107,7 +107,7 @@ std::string read_step(const std::string& path, const Json& value, const StepForm
       problem = read_map(path_of(key), one, step.outputs);
     } else if (found == form.keys.end()) {
       problem = unknown_key(path, key, form.keys);
-    } else if (one != "") {
+    } else if (!is_default(one)) {
       problem = got_wanted(path_of(key), one, "none: models have no namespaces here");
     }
     if (!problem.empty()) return problem;

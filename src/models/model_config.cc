@@ -125,8 +125,8 @@ void read_shape_cache(Config& config, const Json& value) {
 
 // The code that knows the backends checks whether a server has it.
 void read_backend(Config& config, const Json& value) {
-  if (value == "") return;  // as protobuf leaves it out
   const std::string name = value.is_string() ? value.get<std::string>() : std::string();
+  if (value.is_string() && name.empty()) return;  // as protobuf leaves it out
   if (name.empty() || name.size() > limits::kMaxNameBytes) {
     return config.fail("key \"backend\": got " + shown(value) + ", wanted the name of a backend");
   }

@@ -71,6 +71,7 @@ void write_steps(JsonWriter& json, const models::EnsemblePlan& plan) {
     json.begin_object().key("model_name").string(metadata.name);
     json.key("model_version").raw(step.version.empty() ? "-1" : step.version);
     std::vector<std::pair<std::string_view, std::string_view>> names;
+    names.reserve(step.inputs.size() + step.outputs.size());
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       names.emplace_back(metadata.inputs[i].name, plan.tensors[step.inputs[i]]);
     }

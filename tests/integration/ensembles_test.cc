@@ -164,6 +164,7 @@ TEST_P(Ensembles, TheirModelsChangeUnderLoadAndEachAnswerIsOfOneState) {
   start();
   std::atomic<bool> stop{false};
   std::vector<std::thread> load;
+  load.reserve(3);
   for (int i = 0; i < 3; ++i) {
     load.emplace_back([&] {
       HttpClient http = client();
