@@ -115,7 +115,7 @@ TEST(TritonKeys, DefaultsOfKeysThatCanNotBeFollowedAreTaken) {
                   .ok());
   const std::vector<std::pair<const char*, const char*>> wrong = {
       {R"({"ensemble_scheduling": {"step": []}})", "key \"ensemble_scheduling.step\""},
-      {R"({"ensemble_scheduling": {"step": [{"model": "a"}]}})", "did you mean \"model_name\""},
+      {R"({"ensemble_scheduling": {"step": [{"model": "a"}]}})", "valid: \"model_name\""},
       {R"({"ensemble_scheduling": {"step": [{"model_name": "a", "input_map": {"x": 1}}]}})",
        "key \"ensemble_scheduling.step[0].input_map\""},
       {R"({"ensemble_scheduling": {"step": [{"model_name": "a"}]}, "instance_group": [{"count": 2}]})",
