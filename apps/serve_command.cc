@@ -214,6 +214,7 @@ void warn_of_operators(const lumen::models::Model& model) {
 
 std::string note_of_model(const lumen::models::Model& model, const Server& server) {
   if (model.state() != ModelState::kReady) return {};
+  if (model.is_ensemble()) return model.choice().why;
   std::string note;
   if (server.engine_config().queue_type == lumen::models::QueueType::kAuto) {
     const auto lane = server.usual_lane_of(model);

@@ -2,6 +2,7 @@
 // go, models that change meanwhile. Runs under ASan and TSan.
 // Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
+#include "support/observing_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,6 +71,17 @@ TEST_P(Ensembles, RunTheirStepsOneAfterTheOther) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(number_in(ask("chain")), 111);
   for (const char* name : {"chain", "one", "ten", "hundred"}) EXPECT_EQ(runs_of(name), 100u);
   EXPECT_EQ(total("requests"), 100u);
+}
+
+TEST_P(Ensembles, AStepReadsATensorWhereTheOneBeforeHasPutIt) {
+  const auto observations = std::make_shared<models::Observations>();
+  start(models::observe(models::make_fake_backend(control_), observations));
+  const size_t before = observations->calls().size();  // measurements at the start
+  ASSERT_EQ(number_in(ask("chain")), 111);
+  const std::vector<models::Observations::Call> calls = observations->calls();
+  ASSERT_EQ(calls.size(), before + 3);
+  EXPECT_EQ(calls[before + 1].request_data, calls[before].made);
+  EXPECT_EQ(calls[before + 2].request_data, calls[before + 1].made);
 }
 
 TEST_P(Ensembles, ARequestForOneOutputRunsOnlyTheStepsThatItNeeds) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,7 @@ def test_its_steps_and_the_whole_are_counted_as_requests_of_their_models(
 ) -> None:
     write_config(models, "both", chain("plus", "scale"))
     one = server(repository=models)
+    assert re.search("both/1  ensemble .*; it runs plus/1, scale/1$", one.output, re.MULTILINE)
     for _ in range(5):
         np.testing.assert_array_equal(ask(one, "both", t0=rows(2))["t2"], (rows(2) + 3) * -0.5)
     with one.connect() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from integration.harness import MODELS, PATIENCE, ROOT, Server, copy_models
+from onnx import helper
 
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(MODELS)]
+import onnx_tools
 import perf_analyzer
 
 TIMES = ("queue", "compute input", "compute infer", "compute output")
@@ -22,12 +25,28 @@ def program() -> Path:
     return perf_analyzer.prepare()
 
 
+def make_ensemble(models: Path) -> None:
+    """`ranked`: the MLP, and a softmax of its numbers."""
+    onnx_tools.save(
+        models / "softmax" / "1" / "model.onnx",
+        "softmax",
+        [helper.make_node("Softmax", ["numbers"], ["shares"], axis=1)],
+        [onnx_tools.value("numbers", ["rows", 10])],
+        [onnx_tools.value("shares", ["rows", 10])],
+        [],
+    )
+    steps = [{"model": "mlp"}, {"model": "softmax", "inputs": {"numbers": "output"}}]
+    (models / "ranked").mkdir()
+    (models / "ranked" / "config.json").write_text(json.dumps({"ensemble": {"steps": steps}}))
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     models = copy_models(
         tmp_path_factory.mktemp("models") / "models", [MODELS / "mlp", MODELS / "digits"]
     )
     (models / "digits" / "config.json").write_text('{"response_cache": {"enable": true}}')
+    make_ensemble(models)
     unix = str(models.parent / "s.sock")
     with Server(models, "--tcp-shm", "on", "--tcp-control", "on", unix=unix) as server:
         yield server
@@ -48,6 +67,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ["-m", "mlp", "-a", "--concurrency-range", "3", "--shared-memory", "system"],
         ["-m", "digits", "-b", "2"],
         ["-m", "digits", "--shared-memory", "system"],
+        ["-m", "ranked", "-b", "4", "--concurrency-range", "4"],
+        ["-i", "grpc", "-m", "ranked", "--shared-memory", "system"],
     ],
     ids=" ".join,
 )

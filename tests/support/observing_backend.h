@@ -18,6 +18,7 @@ class Observations {
   struct Call {
     const std::byte* request_data;  // where the server has put the input
     const void* bound;              // where the model read it
+    const std::byte* made;          // the first output, once start() has returned; nullptr: none
   };
   void note(Call call) {
     const std::lock_guard lock(mutex_);
@@ -53,7 +54,9 @@ class ObservingInstance final : public Instance {
                      void (*done)(InferRequest&) noexcept) noexcept override {
     const std::byte* data = request.inputs[0].data;
     const StartOutcome outcome = inner_->start(request, done);
-    observations_->note({data, inner_->last_bound_input(0)});
+    const bool is_done = outcome == StartOutcome::kDone && !request.outputs.empty();
+    observations_->note(
+        {data, inner_->last_bound_input(0), is_done ? request.outputs[0].data : nullptr});
     return outcome;
   }
   uint32_t max_in_flight() const noexcept override { return inner_->max_in_flight(); }
