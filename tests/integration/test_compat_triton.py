@@ -12,17 +12,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
+from google.protobuf import json_format, text_format
 from integration import triton_cases
-from integration.harness import FIXTURES, ROOT, SANITIZED, Server, copy_models, lumen_binary
+from integration.harness import (
+    FIXTURES,
+    ROOT,
+    SANITIZED,
+    Server,
+    copy_models,
+    eventually,
+    lumen_binary,
+)
 from integration.raw_http import Connection, Reply
 from integration.triton_cases import Ask
-from integration.triton_server import TYPED, TritonServer
+from integration.triton_messages import triton_messages
+from integration.triton_server import ENSEMBLE, TYPED, TritonServer
 from tritonclient.utils import triton_to_np_dtype
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -38,12 +49,27 @@ GRPC_DIFFER = {
 }
 
 
+def config_of(document: dict[str, Any]) -> Any:
+    return json_format.ParseDict(
+        document, triton_messages().ModelConfig(), ignore_unknown_fields=True
+    )
+
+
+def write_ensemble(models: Path) -> None:
+    """Triton's configuration as JSON, and nothing else."""
+    message = text_format.Parse(ENSEMBLE, triton_messages().ModelConfig())
+    (models / "sums").mkdir()
+    text = json_format.MessageToJson(message, preserving_proto_field_name=True)
+    (models / "sums" / "config.json").write_text(text)
+
+
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonServer, Server]]:
     folder = tmp_path_factory.mktemp("both")
     names = ["add_sub", "identity_types"]
     sources = [FIXTURES / name for name in names] + [FIXTURES.parent / "backend" / "identity_bytes"]
     models = copy_models(folder / "lumen", sources)
+    write_ensemble(models)
     flags = ["--backend", "onnxruntime", "--tcp-shm", "on", "--tcp-control", "on"]
     flags += ["--load-files", "on"]
     with (
@@ -140,6 +166,43 @@ def test_answers_are_those_of_triton_but_for_the_listed_ones(both: Addresses, re
     agree = triton_cases.DIFFER.keys() - found.keys()
     assert not agree, f"these do not differ any more, take them from DIFFER: {sorted(agree)}"
     assert len(asked) > 400
+
+
+def test_an_ensemble_has_the_configuration_and_the_counts_that_triton_gives_it(
+    both: Addresses,
+) -> None:
+    body = triton_cases.left(name="a"), triton_cases.RIGHT | {"name": "b"}
+    request = Ask("POST", triton_cases.SUMS, json.dumps({"inputs": body}).encode())
+    configs = []
+    # Rows, runs and successes; of the model two steps of two requests.
+    wanted = {"sums": [2, 2, 2], "add_sub": [4, 4, 4]}
+    for address in both:
+        configs.append(config_of(ask(address, Ask("GET", "/v2/models/sums/config")).json()))
+        before = counts_of(address)
+        assert ask(address, request).status == 200
+        assert ask(address, request).status == 200
+        # Triton counts a request after its reply is out.
+        eventually(partial(has_counted, address, before, wanted))
+    for field in ("name", "platform", "max_batch_size", "input", "output", "ensemble_scheduling"):
+        assert getattr(configs[0], field) == getattr(configs[1], field), field
+
+
+def has_counted(
+    address: tuple[str, int], before: dict[str, list[int]], wanted: dict[str, list[int]]
+) -> bool:
+    after = counts_of(address)
+    more = {name: [b - a for a, b in zip(before[name], after[name])] for name in after}
+    return more == wanted
+
+
+def counts_of(address: tuple[str, int]) -> dict[str, list[int]]:
+    """Of the ensemble and of its model: rows, runs, successes."""
+    counts = {}
+    for name in ("sums", "add_sub"):
+        stats = ask(address, Ask("GET", f"/v2/models/{name}/stats")).json()["model_stats"][0]
+        success = stats["inference_stats"]["success"]["count"]
+        counts[name] = [stats["inference_count"], stats["execution_count"], success]
+    return counts
 
 
 def test_calls_of_grpc_are_answered_as_triton_does_but_for_the_listed_ones(

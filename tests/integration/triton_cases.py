@@ -15,6 +15,7 @@ from integration.triton_server import TYPED
 
 ADD_SUB = "/v2/models/add_sub/infer"
 TYPES = "/v2/models/identity_types/infer"
+SUMS = "/v2/models/sums/infer"
 TEXTS = "/v2/models/identity_bytes/infer"
 SHARED = "/v2/systemsharedmemory"
 CUDA = "/v2/cudasharedmemory"
@@ -286,6 +287,28 @@ def documents() -> None:
     ALL["infer by DELETE"] = Ask("DELETE", ADD_SUB)
 
 
+def ensemble() -> None:
+    def pair(name: str, *outputs: str, **changes: Any) -> None:
+        body = {"inputs": [left(name="a", **changes), RIGHT | {"name": "b"}]}
+        if outputs:
+            body["outputs"] = [{"name": output} for output in outputs]
+        post(f"ensemble: {name}", body, SUMS)
+
+    pair("all outputs")
+    pair("outputs in another order", "d", "all")
+    pair("the output of the first step alone", "d")
+    pair("the last output alone", "all")
+    pair("an output between steps", "s")
+    pair("an output of a step's own name", "sum")
+    pair("a wrong shape", shape=[3, 2])
+    pair("a wrong type", datatype="FP64")
+    pair("too few numbers", data=[1, 2])
+    post("ensemble: an input of a step's own name", PLAIN, SUMS)
+    post("ensemble: an input is missing", {"inputs": [left(name="a")]}, SUMS)
+    for what in ("", "/ready", "/versions/1", "/versions/2", "/versions/1/ready"):
+        get(f"ensemble{what}", f"/v2/models/sums{what}")
+
+
 def control() -> None:
     for name, body in {
         "no body": "",
@@ -380,7 +403,7 @@ def shared_memory(key: str) -> None:
 
 def build(key: str) -> dict[str, Ask]:
     ALL.clear()
-    for part in (bodies, ids_and_parameters, inputs, outputs, binary, datatypes, texts):
+    for part in (bodies, ids_and_parameters, inputs, outputs, binary, datatypes, texts, ensemble):
         part()
     documents()
     control()
@@ -392,6 +415,7 @@ NESTED = "data that is nested otherwise than its shape may be a transposed tenso
 RANGE = "a number that does not fit would be another number, with status 200"
 NULL = "null is taken where a member may be left out, as by the protocol's own clients"
 FINITE = "NaN and Infinity are no JSON: null in replies, and null is NaN in requests"
+STEPS = "in the order asked for, and without the sequence parameters that each step adds in Triton"
 NOT_FOUND = "404 for a model that is not there, as the protocol's error table has it"
 DIFFER: dict[str, str] = {
     "NUL behind": "bytes behind the document are refused",
@@ -430,6 +454,10 @@ DIFFER: dict[str, str] = {
     "load of no model no parameters": NOT_FOUND,
     "unload of no model": "MLServer says 404, too; Triton takes it without a word",
     "shared output and binary": "the region counts",
+    "ensemble: all outputs": STEPS,
+    "ensemble: outputs in another order": STEPS,
+    "ensemble: the last output alone": STEPS,
+    "ensemble: the output of the first step alone": "Triton finds a deadlock of its own",
     "register cuda": "501: there is no CUDA memory to register",
 }
 

@@ -61,7 +61,43 @@ MODELS: dict[str, tuple[Tensors, Tensors, str]] = {
 }
 
 
+# `add_sub`, and once more of its two answers.
+ENSEMBLE = """
+name: "sums"
+platform: "ensemble"
+input [
+  { name: "a" data_type: TYPE_FP32 dims: [ 2, 3 ] },
+  { name: "b" data_type: TYPE_FP32 dims: [ 2, 3 ] }
+]
+output [
+  { name: "all" data_type: TYPE_FP32 dims: [ 2, 3 ] },
+  { name: "d" data_type: TYPE_FP32 dims: [ 2, 3 ] }
+]
+ensemble_scheduling {
+  step [
+    {
+      model_name: "add_sub"
+      model_version: -1
+      input_map { key: "left" value: "a" }
+      input_map { key: "right" value: "b" }
+      output_map { key: "sum" value: "s" }
+      output_map { key: "difference" value: "d" }
+    },
+    {
+      model_name: "add_sub"
+      model_version: -1
+      input_map { key: "left" value: "s" }
+      input_map { key: "right" value: "d" }
+      output_map { key: "sum" value: "all" }
+    }
+  ]
+}
+"""
+
+
 def write_repository(folder: Path) -> Path:
+    (folder / "sums" / "1").mkdir(parents=True)
+    (folder / "sums" / "config.pbtxt").write_text(ENSEMBLE)
     for name, (inputs, outputs, body) in MODELS.items():
         version = folder / name / "1"
         version.mkdir(parents=True)
@@ -97,7 +133,11 @@ class TritonServer:
         words = [str(place / "bin" / "tritonserver"), "--model-repository"]
         words += [str(write_repository(folder / "models"))]
         words += ["--backend-directory", str(place / "backends")]
-        words += ["--model-control-mode", "explicit", *[f"--load-model={n}" for n in MODELS]]
+        words += [
+            "--model-control-mode",
+            "explicit",
+            *[f"--load-model={n}" for n in (*MODELS, "sums")],
+        ]
         for name, port in (("http", http), ("grpc", grpc), ("metrics", metrics)):
             words += [f"--{name}-address", "127.0.0.1", f"--{name}-port", str(port)]
         self._words = words
