@@ -2,11 +2,17 @@
 // Threads: the test's. Memory: none. Errors: by gtest.
 #include <lumen/service/memory_need.h>
 
+#include "support/fake_backend.h"
+#include "support/temp_repository.h"
+
+#include <lumen/models/model_repository.h>
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 
 namespace lumen::service {
 namespace {
@@ -60,6 +66,26 @@ TEST(MemoryNeed, AnOutputOfTextsOrOfAnyRankCountsAsMuchAsTheInputs) {
   auto any_rank = model(tensor(ElementType::kFp32, {-1}), tensor(ElementType::kFp32, {}));
   any_rank.outputs[0].has_rank = false;
   EXPECT_EQ(ModelNeed(any_rank).of({.binary_bytes = 1 << 20}).reply_bytes, size_t{1} << 20);
+}
+
+TEST(MemoryNeed, OfAnEnsembleHasTheTensorsBetweenItsSteps) {
+  const models::TempRepository files;
+  for (const char* name : {"one", "two", "three"}) files.add_model(name);
+  files.write("chain/config.json", R"({"ensemble": {"steps": [
+      {"model": "one", "outputs": {"y": "b"}},
+      {"model": "two", "inputs": {"x": "b"}, "outputs": {"y": "c"}},
+      {"model": "three", "inputs": {"x": "c"}}]}})");
+  const auto counters = std::make_unique<telemetry::Counters>();
+  const auto repository = models::ModelRepository::open(
+      files.path(), models::make_fake_backend(std::make_shared<models::FakeControl>()), *counters);
+  ASSERT_TRUE(repository.ok());
+  constexpr size_t kBytes = size_t{1'000} * 4 * sizeof(float);
+  const auto need_of = [&](const char* name) {
+    return ModelNeed(*(*repository)->find(name, "")).of({.binary_bytes = kBytes});
+  };
+  EXPECT_GE(need_of("chain").reply_bytes, need_of("one").reply_bytes + 2 * kBytes);
+  EXPECT_LE(need_of("chain").reply_bytes, need_of("one").reply_bytes + 3 * kBytes);
+  EXPECT_GT(need_of("chain").body_bytes, need_of("one").body_bytes);
 }
 
 TEST(MemoryNeed, DoesNotOverflow) {
