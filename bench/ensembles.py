@@ -3,8 +3,8 @@
   lumen bench (1 client) --HTTP--> both   = front, then back, in the server
   lumen bench (1 client) --HTTP--> front, and then --HTTP--> back
 
-The models are perceptrons of two layers, WIDTH numbers in and out: one size runs on the I/O thread
-(lane inline), the other on a worker. The three take turns on one server. A client that asks one
+The models are perceptrons of two layers, WIDTH numbers in and out: the small ones run on the I/O
+thread (lane inline), the others on a worker. The three take turns on one server. A client that asks one
 model after the other waits for the sum of both; that sum is the rival.
 """
 
@@ -25,7 +25,7 @@ from bench.runner.places import lumen_bench, program
 sys.path.insert(0, str(ROOT / "models"))
 import onnx_tools
 
-SIZES = {"small": 256, "on a worker": 1024}
+SIZES = {"small": 256, "on a worker": 1024, "with 32 MB of weights": 2048}
 ASKED = ("both", "front", "back")
 CLIENTS = (1, 16)
 
@@ -91,8 +91,8 @@ def measure(run: Run) -> None:
 BENCH = Bench(
     title="Ensembles",
     measure=measure,
-    minutes=1.5,
-    quick_minutes=0.5,
+    minutes=2.2,
+    quick_minutes=0.7,
     rounds=(7, 2),
     seconds=(1.5, 0.5),
     sources=("include/**", "src/**", "apps/**"),

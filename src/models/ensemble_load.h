@@ -1,12 +1,8 @@
-// How ensembles find the models of their steps, for the repository.
+// A refusal that both parts of ModelRepository make.
 // Threads: the control plane. Memory: the heap. Errors: none.
 #pragma once
 
 #include <lumen/base/result.h>
-#include <lumen/models/ensemble.h>
-
-#include <memory>
-#include <span>
 
 namespace lumen::models {
 

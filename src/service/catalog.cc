@@ -225,7 +225,8 @@ Status Catalog::serve(const std::shared_ptr<models::Model>& model,
     on_added_(*model);
     fit_ensembles(before, model);
     publish_instead(model, before);
-  } catch (...) {  // no memory is left
+  } catch (...) {                   // no memory is left
+    fit_ensembles(model, nullptr);  // some may have been made anew for it
     engine_.remove_model(*model);
     on_removed_(*model);
     throw;

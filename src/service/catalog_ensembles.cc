@@ -1,15 +1,23 @@
 // The catalog's parts for ensembles. See the header for threads, memory and errors.
 #include <lumen/service/catalog.h>
 
+#include <utility>
+
 namespace lumen::service {
 
-models::FindModel Catalog::finder() const {
-  return [now = snapshot()](std::string_view name,
-                            std::string_view version) -> std::shared_ptr<models::Model> {
-    const CatalogModel* const found = now->find(name, version);
+namespace {
+
+models::FindModel finder_in(std::shared_ptr<const CatalogSnapshot> snapshot) {
+  return [snapshot = std::move(snapshot)](
+             std::string_view name, std::string_view version) -> std::shared_ptr<models::Model> {
+    const CatalogModel* const found = snapshot->find(name, version);
     return found == nullptr ? nullptr : found->model;
   };
 }
+
+}  // namespace
+
+models::FindModel Catalog::finder() const { return finder_in(snapshot()); }
 
 void Catalog::fit_ensembles(const std::shared_ptr<models::Model>& removed,
                             const std::shared_ptr<models::Model>& added) {
@@ -19,10 +27,7 @@ void Catalog::fit_ensembles(const std::shared_ptr<models::Model>& removed,
   next->models = snapshot()->models;
   std::erase_if(next->models, [&](const CatalogModel& one) { return one.model == removed; });
   if (added != nullptr) next->insert({added, nullptr, ModelNeed(*added)});
-  const models::FindModel find = [&](std::string_view name, std::string_view version) {
-    const CatalogModel* const found = next->find(name, version);
-    return found == nullptr ? nullptr : found->model;
-  };
+  const models::FindModel find = finder_in(next);
   const std::string& name = changed.metadata().name;
   const std::shared_ptr<const CatalogSnapshot> now = snapshot();
   for (const CatalogModel& entry : now->models) {
