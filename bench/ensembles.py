@@ -4,8 +4,8 @@
   lumen bench (1 client) --HTTP--> front, and then --HTTP--> back
 
 The models are perceptrons of two layers, WIDTH numbers in and out: the small ones run on the I/O
-thread (lane inline), the others on a worker. The three take turns on one server. A client that asks one
-model after the other waits for the sum of both; that sum is the rival.
+thread (lane inline), the others on a worker. The three take turns on one server. A client that asks
+one model after the other waits for the sum of both; that sum is the rival.
 """
 
 from __future__ import annotations
