@@ -1,6 +1,6 @@
-// A GET that waits. Any thread; the heap; as fetch.h says. The reply ends by its length, by its
+// Requests that wait. Any thread; the heap; as fetch.h says. The reply ends by its length, by its
 // last chunk or with the connection, which "Connection: close" asks for.
-#include "client/fetch.h"
+#include <lumen/client/fetch.h>
 
 #include "client/waiting_socket.h"
 
@@ -18,9 +18,17 @@ namespace {
 
 constexpr uint64_t kMaxReplyBytes = uint64_t{64} << 20;
 
-Status failed(const Target& target, std::string_view path, const char* what) {
-  return Status::error(Code::kUnavailable, "GET %.*s of %s: %s", static_cast<int>(path.size()),
-                       path.data(), target.url.c_str(), what);
+// What is asked for, for messages.
+struct Asked {
+  const char* method;
+  const Target& target;
+  std::string_view path;
+};
+
+Status failed(const Asked& asked, const char* what) {
+  return Status::error(Code::kUnavailable, "%s %.*s of %s: %s", asked.method,
+                       static_cast<int>(asked.path.size()), asked.path.data(),
+                       asked.target.url.c_str(), what);
 }
 
 // Whether `received` holds the whole reply, or nothing more can come (`at_end`).
@@ -36,6 +44,7 @@ Parsed parse_reply(std::string_view received, bool at_end) {
   if (head.state == HeadState::kBroken) return {Parsed::State::kBroken, {}, head.reason};
   if (head.state == HeadState::kNeedMore) return parsed;
   parsed.reply.status = head.head.status;
+  parsed.reply.retry_after_s = head.head.retry_after_s;
   const std::string_view body = received.substr(head.head.head_bytes);
   if (head.head.chunked) {
     parsed.reply.body.resize(body.size());
@@ -59,31 +68,47 @@ Parsed parse_reply(std::string_view received, bool at_end) {
   return parsed;
 }
 
-}  // namespace
-
-Result<Reply> fetch(const Target& target, std::string_view path, uint64_t timeout_ns) {
+// `lines`: of the head beside the usual ones, each with its end.
+Result<Reply> exchange(const Asked& asked, const std::string& lines, std::string_view body,
+                       uint64_t timeout_ns) {
+  const Target& target = asked.target;
   auto socket = WaitingSocket::connect(target, now_ns() + timeout_ns);
-  if (!socket.ok()) return failed(target, path, socket.status().c_message());
-  const std::string request = "GET " + target.base_path + std::string(path) +
-                              " HTTP/1.1\r\nHost: " + target.host + "\r\n" + target.head_lines +
-                              "Connection: close\r\n\r\n";
-  if (const Status sent = socket->send_all(request); !sent.ok()) {
-    return failed(target, path, sent.c_message());
+  if (!socket.ok()) return failed(asked, socket.status().c_message());
+  const std::string head = std::string(asked.method) + " " + target.base_path +
+                           std::string(asked.path) + " HTTP/1.1\r\nHost: " + target.host + "\r\n" +
+                           target.head_lines + lines + "Connection: close\r\n\r\n";
+  for (const std::string_view part : {std::string_view(head), body}) {
+    if (const Status sent = socket->send_all(part); !sent.ok()) {
+      return failed(asked, sent.c_message());
+    }
   }
   std::string received;
   for (;;) {
     char bytes[16 * 1024];
     const Result<size_t> count = socket->receive(bytes);
-    if (!count.ok()) return failed(target, path, count.status().c_message());
+    if (!count.ok()) return failed(asked, count.status().c_message());
     received.append(bytes, *count);
     Parsed parsed = parse_reply(received, *count == 0);
     if (parsed.state == Parsed::State::kWhole) return std::move(parsed.reply);
     if (parsed.state == Parsed::State::kBroken) {
-      return failed(target, path, std::string(parsed.reason).c_str());
+      return failed(asked, std::string(parsed.reason).c_str());
     }
-    if (*count == 0) return failed(target, path, "the connection ended within the reply");
-    if (received.size() > 2 * kMaxReplyBytes) return failed(target, path, "a reply without end");
+    if (*count == 0) return failed(asked, "the connection ended within the reply");
+    if (received.size() > 2 * kMaxReplyBytes) return failed(asked, "a reply without end");
   }
+}
+
+}  // namespace
+
+Result<Reply> fetch(const Target& target, std::string_view path, uint64_t timeout_ns) {
+  return exchange({"GET", target, path}, "", "", timeout_ns);
+}
+
+Result<Reply> post(const Target& target, std::string_view path, std::string_view content_type,
+                   std::string_view body, uint64_t timeout_ns) {
+  const std::string lines = "Content-Type: " + std::string(content_type) +
+                            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+  return exchange({"POST", target, path}, lines, body, timeout_ns);
 }
 
 }  // namespace lumen::client

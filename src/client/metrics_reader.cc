@@ -1,8 +1,8 @@
 // Parses Prometheus text leniently and works out stage means. Control plane; the heap.
 #include <lumen/client/metrics_reader.h>
 
+#include <lumen/client/fetch.h>
 #include "client/bus_load.h"
-#include "client/fetch.h"
 
 #include <lumen/telemetry/stages.h>
 

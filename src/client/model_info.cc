@@ -5,8 +5,8 @@
 #include <lumen/wire/grpc_infer.h>
 #include <lumen/wire/protobuf.h>
 
+#include <lumen/client/fetch.h>
 #include "client/bus_load.h"
-#include "client/fetch.h"
 #include "client/grpc_call.h"
 
 #include <nlohmann/json.hpp>

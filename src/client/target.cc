@@ -20,13 +20,8 @@ namespace lumen::client {
 
 namespace {
 
-constexpr std::string_view kForms =
-    "wanted http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH "
-    "or bus:/PATH";
-
-Status refuse(std::string_view url, const char* why) {
-  return Status::error(Code::kInvalidArgument, "URL '%.*s': %s; %.*s", static_cast<int>(url.size()),
-                       url.data(), why, static_cast<int>(kForms.size()), kForms.data());
+Status refuse(std::string_view url, const char* why, Code code = Code::kInvalidArgument) {
+  return Status::error(code, "URL '%.*s': %s", static_cast<int>(url.size()), url.data(), why);
 }
 
 int hex_value(char c) noexcept {
@@ -90,7 +85,7 @@ Result<Target> tcp_target(std::string_view url, std::string_view authority) {
   addrinfo* found = nullptr;
   const int failure =
       getaddrinfo(std::string(host).c_str(), std::string(port).c_str(), &hints, &found);
-  if (failure != 0) return refuse(url, gai_strerror(failure));
+  if (failure != 0) return refuse(url, gai_strerror(failure), Code::kUnavailable);
   Target target;
   std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);
   target.address_bytes = found->ai_addrlen;
@@ -105,26 +100,7 @@ void set_base_path(Target& target, std::string_view path) {
   target.base_path = path;
 }
 
-}  // namespace
-
-bool looks_like_url(std::string_view word) noexcept {
-  return word.find(':') != std::string_view::npos || word.find('/') != std::string_view::npos;
-}
-
-Status set_key(Target& target, std::string_view key) {
-  const auto is_visible = [](char c) { return c > ' ' && c < 0x7f; };
-  if (!std::ranges::all_of(key, is_visible)) {
-    return Status::error(Code::kInvalidArgument,
-                         "the API key has %zu characters that are not all visible ASCII; wanted "
-                         "the KEY of a line of the server's api_key_file",
-                         key.size());
-  }
-  target.authorization = key.empty() ? "" : "Bearer " + std::string(key);
-  target.head_lines = key.empty() ? "" : "Authorization: " + target.authorization + "\r\n";
-  return {};
-}
-
-Result<Target> parse_target(std::string_view url) {
+Result<Target> target_of(std::string_view url) {
   constexpr std::string_view kBus = "bus:", kUnix = "unix:", kHttpUnix = "http+unix://",
                              kHttp = "http://", kGrpc = "grpc://", kGrpcUnix = "grpc+unix:";
   for (const char c : url) {
@@ -173,6 +149,32 @@ Result<Target> parse_target(std::string_view url) {
   }
   if (target.ok() && slash != std::string_view::npos) set_base_path(*target, rest.substr(slash));
   return target;
+}
+
+}  // namespace
+
+bool looks_like_url(std::string_view word) noexcept {
+  return word.find(':') != std::string_view::npos || word.find('/') != std::string_view::npos;
+}
+
+Status set_key(Target& target, std::string_view key) {
+  const auto is_visible = [](char c) { return c > ' ' && c < 0x7f; };
+  if (!std::ranges::all_of(key, is_visible)) {
+    return Status::error(Code::kInvalidArgument,
+                         "the API key has %zu characters that are not all visible ASCII; wanted "
+                         "the KEY of a line of the server's api_key_file",
+                         key.size());
+  }
+  target.authorization = key.empty() ? "" : "Bearer " + std::string(key);
+  target.head_lines = key.empty() ? "" : "Authorization: " + target.authorization + "\r\n";
+  return {};
+}
+
+Result<Target> parse_target(std::string_view url, std::string_view forms) {
+  Result<Target> target = target_of(url);
+  if (target.ok()) return target;
+  return Status::error(target.status().code(), "%s; wanted %.*s", target.status().c_message(),
+                       static_cast<int>(forms.size()), forms.data());
 }
 
 Connecting start_connecting(const Target& target, uint64_t timeout_ns) noexcept {

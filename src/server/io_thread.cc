@@ -29,7 +29,7 @@ IoThread::IoThread(const Parts& parts)
       catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
       intake_(catalog_, submitter_),
       dispatcher_(parts.steps, submitter_, *this, counters_),
-      recorder_(parts.counters, parts.trace_log, parts.index, parts.options.io_thread_count),
+      recorder_(parts.counters, parts.record_readers, parts.index, parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}
 
 Result<std::unique_ptr<IoThread>> IoThread::create(

@@ -35,7 +35,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
     uint32_t index;  // among the I/O threads
     net::LoopKind loop;
     telemetry::Counters& counters;
-    telemetry::TraceLog* trace_log;  // nullptr: none is kept
+    service::RecordReaders record_readers;
     engine::Submitter& submitter;
     service::Catalog& catalog;
     std::span<service::Step* const> steps;  // outlive it

@@ -30,14 +30,35 @@ telemetry::MetricsFormat format_of(const service::Job& job) noexcept {
                                            : MetricsFormat::kPrometheus;
 }
 
+std::array<telemetry::PrometheusFigure, 4> span_figures(const otlp::SpanExporter& spans) {
+  const otlp::SpanExporterCounters counters = spans.counters();
+  const auto figure = [](std::string_view name, std::string_view help, uint64_t value) {
+    return telemetry::PrometheusFigure{name, help, "counter", static_cast<double>(value)};
+  };
+  return {
+      figure("lumen_otlp_records_exported_total",
+             "Requests, and steps of ensembles, whose spans the collector has taken.",
+             counters.exported),
+      figure("lumen_otlp_records_dropped_total",
+             "Requests and steps without spans, because the collector did not follow.",
+             counters.dropped),
+      figure("lumen_otlp_failures_total", "Attempts to send spans that failed.", counters.failures),
+      figure("lumen_otlp_spans_rejected_total",
+             "Spans that the collector refused of messages that it took.",
+             counters.rejected_spans)};
+}
+
 }  // namespace
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
                              const answers::ResponseCache& cache,
-                             const telemetry::TraceLog* trace_log)
-    : catalog_(catalog), counters_(counters), cache_(cache), trace_log_(trace_log), thread_([this] {
-        run();
-      }) {}
+                             const telemetry::TraceLog* trace_log, const otlp::SpanExporter* spans)
+    : catalog_(catalog),
+      counters_(counters),
+      cache_(cache),
+      trace_log_(trace_log),
+      spans_(spans),
+      thread_([this] { run(); }) {}
 
 void MetricsThread::join() {
   jobs_.stop();
@@ -84,6 +105,7 @@ void MetricsThread::render(telemetry::MetricsFormat format, std::vector<char>& t
   std::vector<telemetry::PrometheusFigure> all(figures.figures().begin(), figures.figures().end());
   std::ranges::copy(tritons.figures(), std::back_inserter(all));
   std::ranges::copy(nvidia_->read(), std::back_inserter(all));
+  if (spans_ != nullptr) std::ranges::copy(span_figures(*spans_), std::back_inserter(all));
   telemetry::PrometheusInput input{.counters = counters_, .models = listed, .figures = all};
   if (trace_log_ != nullptr) input.trace = trace_log_->counters();
   input.format = format;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <lumen/answers/response_cache.h>
+#include <lumen/otlp/span_exporter.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 #include <lumen/telemetry/counters.h>
@@ -26,9 +27,10 @@ namespace lumen::server {
 
 class MetricsThread final : public service::JobThread {
  public:
-  // `trace_log`: nullptr where none is kept.
+  // `trace_log`, `spans`: nullptr where there are none.
   MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
-                const answers::ResponseCache& cache, const telemetry::TraceLog* trace_log);
+                const answers::ResponseCache& cache, const telemetry::TraceLog* trace_log,
+                const otlp::SpanExporter* spans);
   ~MetricsThread() { join(); }
   MetricsThread(const MetricsThread&) = delete;
   MetricsThread& operator=(const MetricsThread&) = delete;
@@ -48,6 +50,7 @@ class MetricsThread final : public service::JobThread {
   const telemetry::Counters& counters_;
   const answers::ResponseCache& cache_;
   const telemetry::TraceLog* trace_log_;
+  const otlp::SpanExporter* spans_;
   std::optional<NvidiaFigures> nvidia_;  // from the first scrape on
   Texts texts_;
   JobStack<service::Job> jobs_;

@@ -17,6 +17,7 @@
 #include <lumen/base/machine_memory.h>
 #include <lumen/models/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
+#include <lumen/otlp/span_exporter.h>
 #include <lumen/service/documents.h>
 #include <lumen/service/row_sampler.h>
 #include <lumen/transports/grpc/transport.h>
@@ -125,11 +126,17 @@ class RunningServer final : public Server {
   void drain() noexcept override;
 
  private:
-  Status open_telemetry();
+  Status open_trace_log();
+  Status start_spans();
   Status check_address_space() const;
   void fit_descriptors();
   void fit_memory();
   http::Services http_services() const;
+  service::RecordReaders record_readers() const noexcept {
+    return {.trace_log = trace_log_.get(),
+            .spans = spans_ == nullptr ? nullptr : &spans_->log(),
+            .spans_one_in = options_.otlp_one_in};
+  }
   Status start_io_threads();
   void add_to_tables(const models::Model& model);
   Status make_counters();
@@ -153,6 +160,7 @@ class RunningServer final : public Server {
   shm::Options shm_options_{};
   grpc::Options grpc_options_{};
   std::unique_ptr<telemetry::TraceLog> trace_log_;
+  std::unique_ptr<otlp::SpanExporter> spans_;  // nullptr: there is no collector
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<answers::ResponseCache> cache_;
   std::unique_ptr<service::RowSampler> sampler_;  // nullptr: recordings are not allowed
@@ -189,6 +197,7 @@ Status RunningServer::start(models::Backends backends) {
   LUMEN_RETURN_IF_ERROR(reload_api_keys());
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listeners_.open(options_, report_));
+  LUMEN_RETURN_IF_ERROR(start_spans());
   LUMEN_RETURN_IF_ERROR(make_counters());
   if (options_.backend != models::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
@@ -202,7 +211,7 @@ Status RunningServer::start(models::Backends backends) {
       });
   if (!repository.ok()) return repository.status();
   repository_ = std::move(*repository);
-  LUMEN_RETURN_IF_ERROR(open_telemetry());
+  LUMEN_RETURN_IF_ERROR(open_trace_log());
   documents_ = std::make_unique<service::Documents>();
   allow_spinning(options_.spin == SpinMode::kAuto);
   const engine::EngineOptions engine_options{
@@ -237,7 +246,8 @@ Status RunningServer::start(models::Backends backends) {
   loader_ = std::make_unique<ModelLoader>(*catalog_, *repository_, report_, options_);
   control_thread_ = std::make_unique<JobQueue>("lumen-control", *control_);
   loader_thread_ = std::make_unique<JobQueue>("lumen-loader", *loader_);
-  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get());
+  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get(),
+                                             spans_.get());
   if (options_.reply_compression != http::ReplyCompression::kOff) {
     auto compressor = ReplyCompressor::create();
     if (!compressor.ok()) return compressor.status();
@@ -258,6 +268,9 @@ Status RunningServer::reload_api_keys() {
 void RunningServer::add_to_tables(const models::Model& model) {
   if (trace_log_ != nullptr) {
     trace_log_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
+  }
+  if (spans_ != nullptr) {
+    spans_->name_model(static_cast<uint16_t>(model.index()), model.metadata().name);
   }
   // It is served without, then.
   if (const Status status = cache_->add(model); !status.ok()) {
@@ -302,7 +315,20 @@ Status RunningServer::make_counters_file(const std::string& path,
   return {};
 }
 
-Status RunningServer::open_telemetry() {
+Status RunningServer::start_spans() {
+  if (options_.otlp_endpoint.empty()) return {};
+  auto spans = otlp::SpanExporter::start({.endpoint = options_.otlp_endpoint,
+                                          .service_name = options_.otlp_service_name,
+                                          .queue_types = models::kQueueTypeNames,
+                                          .on_error = [report = report_](const Status& status) {
+                                            report(LogLevel::kError, status.message());
+                                          }});
+  if (!spans.ok()) return spans.status().at("otlp_endpoint");
+  spans_ = std::move(*spans);
+  return {};
+}
+
+Status RunningServer::open_trace_log() {
   if (options_.telemetry_csv_path.empty()) return {};
   telemetry::TraceLogOptions trace;
   trace.path = options_.telemetry_csv_path;
@@ -426,7 +452,7 @@ Status RunningServer::start_io_threads() {
     auto io = IoThread::create({.index = i,
                                 .loop = loop->kind,
                                 .counters = *counters_,
-                                .trace_log = trace_log_.get(),
+                                .record_readers = record_readers(),
                                 .submitter = engine_->submitter(i),
                                 .catalog = *catalog_,
                                 .steps = steps_,
@@ -467,6 +493,7 @@ void RunningServer::drain() noexcept {
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();
   if (trace_log_ != nullptr) trace_log_->close();
+  if (spans_ != nullptr) spans_->close();
 }
 
 }  // namespace

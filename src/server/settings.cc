@@ -6,6 +6,7 @@
 #include <lumen/base/unix_socket.h>
 #include <lumen/models/execution_provider.h>
 #include <lumen/net/socket.h>
+#include <lumen/otlp/endpoint.h>
 #include <lumen/transports/http/cors.h>
 #include <lumen/transports/http/host_check.h>
 
@@ -148,6 +149,9 @@ Status check_origins(const Setting& setting, std::string_view value) {
 Status check_providers(const Setting&, std::string_view value) {
   return models::parse_execution_providers(value).status();
 }
+Status check_otlp(const Setting&, std::string_view value) {
+  return value == kOff ? Status() : otlp::check_endpoint(value);
+}
 Status check_not_empty(const Setting& setting, std::string_view value) {
   return value.empty() ? wanted(value, setting.values_text()) : Status();
 }
@@ -200,6 +204,16 @@ constexpr Setting kSettings[] = {
         "a longer CSV file is renamed to PATH.1, that one to PATH.2, and so on"),
     row<&S::telemetry_csv_keep>("engine.telemetry_csv_keep", kRestart, numbers(0, 1000),
                                 "how many renamed CSV files are kept"),
+    row<&S::otlp_endpoint>(
+        "engine.otlp_endpoint", kRestart, {.form = "a URL", .check = check_otlp, .none = kOff},
+        "requests whose traceparent is sampled go to this OpenTelemetry collector as spans "
+        "(OTLP/HTTP), as http://127.0.0.1:4318"),
+    row<&S::otlp_service_name>("engine.otlp_service_name", kRestart,
+                               {.form = "a name", .check = check_not_empty},
+                               "the service.name of these spans"),
+    row<&S::otlp_one_in>("engine.otlp_one_in", kRestart, numbers(0, 4'294'967'295),
+                         "of requests that come without a traceparent one in so many begins a "
+                         "trace; 0: none"),
     row<&S::stats_path>("engine.stats", kRestart,
                         {.form = "a path, auto or off", .check = check_not_empty},
                         "file with the counters, for lumen top and others; auto: "

@@ -63,13 +63,22 @@ void RequestRecorder::record(const Call& call, telemetry::TransportKind transpor
   counters_.stages().record(record, thread_);
   // The call holds its model: the generation is that model's.
   flight_recorder_.record(record, counters_.generation(record.model), out.now_ns);
-  if (trace_log_ != nullptr) trace_log_->write(record);
-  for (const StepRun& step : call.step_runs) record_step(step, record, out);
+  if (readers_.trace_log != nullptr) readers_.trace_log->write(record);
+  const bool is_traced = has_span(record);
+  if (is_traced) readers_.spans->write(record);
+  for (const StepRun& step : call.step_runs) record_step(step, record, out, is_traced);
 }
 
-// In the flight recorder alone: elsewhere a step would count as one request more.
+bool RequestRecorder::has_span(const telemetry::RequestRecord& record) const noexcept {
+  constexpr uint8_t kIsRecorded = 1;
+  if (readers_.spans == nullptr) return false;
+  if (record.traceparent.is_present != 0) return (record.traceparent.flags & kIsRecorded) != 0;
+  return readers_.spans_one_in != 0 && recorded_ % readers_.spans_one_in == 0;
+}
+
+// In the flight recorder and the spans alone: elsewhere a step would count as one request more.
 void RequestRecorder::record_step(const StepRun& step, const telemetry::RequestRecord& whole,
-                                  const ReplyMoment& out) noexcept {
+                                  const ReplyMoment& out, bool has_span) noexcept {
   using telemetry::Stage;
   const models::StageTimes& times = step.times;
   telemetry::RequestRecord record = whole;
@@ -93,6 +102,7 @@ void RequestRecorder::record_step(const StepRun& step, const telemetry::RequestR
   record.lane = static_cast<uint8_t>(step.lane) & 0xF;
   record.cache_use = CacheOutcome::kNone;
   flight_recorder_.record(record, counters_.generation(record.model), out.now_ns);
+  if (has_span) readers_.spans->write(record);
 }
 
 }  // namespace lumen::service

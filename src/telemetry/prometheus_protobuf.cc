@@ -2,6 +2,7 @@
 // prometheus/client_model, each behind its length), which alone carry native histograms.
 // Threads: any. Memory: the heap. Errors: std::bad_alloc.
 #include <lumen/telemetry/prometheus.h>
+#include <lumen/telemetry/protobuf_message.h>
 
 #include "telemetry/exposition.h"
 
@@ -13,6 +14,8 @@
 
 namespace lumen::telemetry {
 namespace {
+
+using Message = ProtobufMessage;
 
 // Field numbers of metrics.proto.
 namespace field {
@@ -39,40 +42,6 @@ enum Span : uint32_t { kOffset = 1, kLength = 2 };
 enum Type : uint64_t { kTypeCounter = 0, kTypeGauge = 1, kTypeHistogram = 4 };
 constexpr double kNsPerSecond = 1e9;
 constexpr uint64_t kNsPerSecondWhole = 1'000'000'000;
-
-// The wire format of protobuf: only those of its forms that these messages have.
-class Message {
- public:
-  Message& varint(uint32_t number, uint64_t value) {
-    raw(uint64_t{number} << 3);
-    return raw(value);
-  }
-  // sint32 and sint64: small negative numbers stay short.
-  Message& zigzag(uint32_t number, int64_t value) {
-    return varint(number, static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63));
-  }
-  Message& real(uint32_t number, double value) {
-    raw(uint64_t{number} << 3 | 1);
-    const auto bits = std::bit_cast<uint64_t>(value);
-    for (int byte = 0; byte < 8; ++byte) bytes_.push_back(static_cast<char>(bits >> (8 * byte)));
-    return *this;
-  }
-  Message& text(uint32_t number, std::string_view value) {
-    raw(uint64_t{number} << 3 | 2).raw(value.size());
-    bytes_.append(value);
-    return *this;
-  }
-  Message& message(uint32_t number, const Message& value) { return text(number, value.bytes_); }
-  Message& raw(uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>(value | 0x80));
-    bytes_.push_back(static_cast<char>(value));
-    return *this;
-  }
-  [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
-
- private:
-  std::string bytes_;
-};
 
 void label(Message& metric, std::string_view name, std::string_view value) {
   metric.message(field::kLabel,

@@ -4,20 +4,10 @@
 
 #include <lumen/telemetry/trace_log.h>
 
-#include <cstring>
 #include <exception>
 #include <utility>
 
 namespace lumen::telemetry::detail {
-namespace {
-
-uint64_t hole_bytes(const SharedBuffer::Flushed& flushed) noexcept {
-  uint64_t sum = 0;
-  for (const SharedBuffer::Hole& hole : flushed.holes) sum += hole.bytes;
-  return sum;
-}
-
-}  // namespace
 
 TraceSink::TraceSink(CsvFile file, CsvNames names, NeighbourOptions neighbour,
                      std::function<void(const Status&)> on_error)
@@ -37,18 +27,8 @@ void TraceSink::take(const SharedBuffer::Flushed& flushed) noexcept {
   requests_.begin_buffer();
   if (traceparents_) traceparents_->begin_buffer();
   neighbour_was_refused_ = false;
-  if (flushed.missing_bytes != hole_bytes(flushed)) {
-    // Somewhere in it is an old record that nobody wrote over, and which one can't be told.
-    return requests.dropped.add(flushed.bytes.size() / sizeof(RequestRecord));
-  }
-  requests.dropped.add(flushed.missing_bytes / sizeof(RequestRecord));
-  for (const SharedBuffer::Extent& run : flushed.records) {
-    for (size_t at = run.begin; at < run.begin + run.bytes; at += sizeof(RequestRecord)) {
-      RequestRecord record;
-      std::memcpy(&record, flushed.bytes.data() + at, sizeof record);
-      add(record);
-    }
-  }
+  requests.dropped.add(
+      for_each_record(flushed, [this](const RequestRecord& record) { add(record); }));
   requests_.write_out();
   if (traceparents_) traceparents_->write_out();
 }

@@ -7,6 +7,7 @@
 
 #include <lumen/base/result.h>
 #include <lumen/memory/shared_buffer.h>
+#include <lumen/telemetry/record_log.h>
 #include <lumen/telemetry/request_record.h>
 
 #include <cstdint>
@@ -28,16 +29,16 @@ struct NeighbourOptions {
   uint32_t keep;
 };
 
-class TraceSink {
+class TraceSink final : public RecordSink {
  public:
   TraceSink(CsvFile file, CsvNames names, NeighbourOptions neighbour,
             std::function<void(const Status&)> on_error);
 
   // The header, if it is due.
-  void begin() noexcept { requests_.begin(); }
-  void take(const SharedBuffer::Flushed& flushed) noexcept;
+  void begin() noexcept override { requests_.begin(); }
+  void take(const SharedBuffer::Flushed& flushed) noexcept override;
   // Both files; the first error of the two.
-  [[nodiscard]] Status reopen() noexcept;
+  [[nodiscard]] Status reopen() noexcept override;
 
   // Any thread.
   void name_model(uint16_t model, std::string_view name);

@@ -89,6 +89,30 @@ def message(payload: bytes) -> bytes:
     return struct.pack(">BI", 0, len(payload)) + payload
 
 
+def varint(value: int) -> bytes:
+    out = b""
+    while value >= 128:
+        out += bytes([value % 128 + 128])
+        value //= 128
+    return out + bytes([value])
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + varint(len(value)) + value
+
+
+def identity(tensor: bytes, name: bytes = b"") -> bytes:
+    """A ModelInferRequest with its prefix; the length of its id `name` moves the tensor within the message."""
+    shape = b"\x01" + varint(len(tensor) // 4)
+    given = bytes_field(1, b"input") + bytes_field(2, b"FP32") + bytes_field(3, shape)
+    return message(
+        bytes_field(1, b"identity")
+        + bytes_field(3, name)
+        + bytes_field(5, given)
+        + bytes_field(7, tensor)
+    )
+
+
 @dataclass
 class Frame:
     kind: int

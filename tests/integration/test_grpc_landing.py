@@ -27,31 +27,13 @@ from integration.raw_http2 import (
     call,
     frame,
     header_block,
+    identity,
     message,
 )
 
 PADDED = 8
 INITIAL_WINDOW_SIZE = 4
 LARGE = 600_000
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value >= 128:
-        out += bytes([value % 128 + 128])
-        value //= 128
-    return out + bytes([value])
-
-
-def field(number: int, value: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(value)) + value
-
-
-def identity(tensor: bytes, name: bytes = b"") -> bytes:
-    """With its prefix; the length of `name` moves the tensor within the message."""
-    shape = b"\x01" + varint(len(tensor) // 4)
-    given = field(1, b"input") + field(2, b"FP32") + field(3, shape)
-    return message(field(1, b"identity") + field(3, name) + field(5, given) + field(7, tensor))
 
 
 def some_floats(seed: int, count: int) -> bytes:

@@ -99,6 +99,12 @@ def test_a_request_like_an_earlier_one_is_answered_without_a_run(run: Run) -> No
     assert re.search(r"^8 clients with another at once: +\(8, 2, 3\)$", said, re.MULTILINE)
 
 
+def test_a_trace_has_the_clients_span_and_the_stages_of_the_server(run: Run) -> None:
+    names = [line[:20].rstrip() for line in run("tracing").splitlines()]
+    assert names[:2] == ["checkout", "  infer digits"]
+    assert {"    parse", "    inference", "    write"} <= set(names)
+
+
 def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
     assert re.search(
         r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M

@@ -23,7 +23,7 @@ set(LUMEN_FUZZED_reply_head src/client/reply_head.cc)
 set(LUMEN_FUZZED_route src/transports/http/route.cc)
 set(LUMEN_FUZZED_settings src/server/settings.cc src/server/settings_file.cc src/server/memory_limits.cc
     src/models/execution_provider.cc src/transports/http/host_check.cc src/transports/http/cors.cc
-    src/engine/engine_config.cc src/net/socket.cc)
+    src/engine/engine_config.cc src/net/socket.cc src/otlp/endpoint.cc)
 
 function(lumen_fuzz)
   if((NOT LUMEN_FUZZ AND NOT LUMEN_TESTS) OR "fuzz" IN_LIST LUMEN_TESTS_LEFT_OUT)

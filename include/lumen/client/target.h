@@ -35,7 +35,14 @@ struct Target {
 // name so.
 [[nodiscard]] bool looks_like_url(std::string_view word) noexcept;
 
-[[nodiscard]] Result<Target> parse_target(std::string_view url);
+inline constexpr std::string_view kTargetForms =
+    "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH or "
+    "bus:/PATH";
+
+// Errors: kInvalidArgument; kUnavailable where the name of the host is not known now. They say
+// `forms` as what was wanted.
+[[nodiscard]] Result<Target> parse_target(std::string_view url,
+                                          std::string_view forms = kTargetForms);
 
 // From now on requests have the API key `key`; empty: none. Errors: it has characters that no
 // header can carry. They don't say the key.

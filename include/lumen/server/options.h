@@ -108,6 +108,11 @@ struct ServerOptions {
   // A longer file is renamed to PATH.1 (and that to .2, up to the number kept) before it goes on.
   uint64_t telemetry_csv_max_bytes = uint64_t{256} << 20;
   uint32_t telemetry_csv_keep = 4;
+  // Requests of traces go to this OpenTelemetry collector as spans; empty: none.
+  std::string otlp_endpoint;
+  std::string otlp_service_name{"lumen"};
+  // Of requests without a traceparent each such one begins a trace; 0: none.
+  uint32_t otlp_one_in = 0;
   // Where the counters lie for other processes to read; "auto": default_counters_path(); or "off".
   std::string stats_path{"auto"};
   // Whether clients of the unix socket may record rows that others send (lumen record).

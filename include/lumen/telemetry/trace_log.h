@@ -2,45 +2,24 @@
 // threads that finish requests never wait for a disk; and one in a file beside it
 // (traceparent_path()) for each that belongs to a trace. docs/formats/telemetry-csv.md describes
 // the lines.
-// Threads: write() from any; flush(), counters(), last_error() from any; close() from one. Only the
-// thread "lumen-trace" touches the file; it sleeps for ever while nothing is written.
-// Memory: all at open(). write() allocates nothing, locks nothing and makes one system call at
-// most: to wake "lumen-trace" by the first record of a buffer, five a second or one a MiB of
-// records. Where a thread was preempted in the few ns of sealing a full buffer, the others yield to
-// it, 1 ms at most.
+// Threads, memory: as record_log.h says; the thread is "lumen-trace", it alone touches the file,
+// and a line takes 80 ns of it.
 // Errors: open() with a Status; afterwards records that can't be kept are counted, and on_error and
 // last_error() tell the disk's errors.
-//
-// Records go through a dense SharedBuffer. The record at offset 0 of a raw buffer is written by
-// exactly one thread; it is the one that wakes. So nothing is polled, and "has the timer been
-// armed?" needs no word that all writers share: a new buffer means that the one before is full, or
-// was sealed by "lumen-trace" itself, whose timer has then run out. write() takes 20 ns, a line 80
-// ns of "lumen-trace".
-// A thread that dies inside write() costs its record, its place and one of the raw buffers, which
-// is handed over a second late and then passed over; nobody else waits for it.
 #pragma once
 
-#include <lumen/base/cache_line.h>
-#include <lumen/base/doorbell.h>
 #include <lumen/base/result.h>
-#include <lumen/memory/mapping.h>
-#include <lumen/memory/shared_buffer.h>
+#include <lumen/telemetry/record_log.h>
 #include <lumen/telemetry/request_record.h>
 #include <lumen/telemetry/shared_counter.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
 namespace lumen::telemetry {
 
@@ -56,13 +35,11 @@ struct TraceLogOptions {
   uint32_t keep = 4;                         // PATH.1 to PATH.<keep> beside PATH; 0: none
   std::span<const std::string_view> queue_types = {};
   std::span<const std::string_view> allocator_types = {};
-  // 6,553 records each; all four are 0.09 s of a server that answers 300,000 requests a second.
-  size_t buffer_bytes = size_t{1} << 20;  // a power of two
-  size_t buffer_count = 4;
-  size_t max_threads = 64;  // inside write() at one moment; more are dropped and counted
-  // How long a record may stay in memory. 200 ms: a user that follows the file sees it as now, and
-  // a slow trickle of requests wakes a second thread five times a second, not once a request.
-  uint64_t flush_delay_ns = 200'000'000;
+  // As those of RecordLogOptions.
+  size_t buffer_bytes = RecordLogOptions{}.buffer_bytes;
+  size_t buffer_count = RecordLogOptions{}.buffer_count;
+  size_t max_threads = RecordLogOptions{}.max_threads;
+  uint64_t flush_delay_ns = RecordLogOptions{}.flush_delay_ns;
   // By "lumen-trace", the first time the disk refuses, and again after it had recovered.
   std::function<void(const Status&)> on_error = {};
 };
@@ -98,15 +75,15 @@ class TraceLog {
   // Earlier records are in the file at hand; later records go into the file that has the name then,
   // as after logrotate has moved this one. A file that was removed or cut is noticed without it.
   // Not by several threads at once.
-  [[nodiscard]] Status reopen();
+  [[nodiscard]] Status reopen() { return log_->reopen(); }
   // The meaning of RequestRecord::model from now on; without a name its number is written. Earlier
   // records are in the file by then. Not by several threads at once.
   void name_model(uint16_t model, std::string_view name);
   // Waits until earlier records are in the file or were counted as dropped. False: not by
   // `deadline_ns` of CLOCK_MONOTONIC.
-  bool flush(uint64_t deadline_ns = UINT64_MAX) noexcept;
+  bool flush(uint64_t deadline_ns = UINT64_MAX) noexcept { return log_->flush(deadline_ns); }
   // The same for good; write() only counts from now on. A second call changes nothing.
-  void close() noexcept;
+  void close() noexcept { log_->close(); }
 
   [[nodiscard]] TraceLogCounters counters() const noexcept;
   [[nodiscard]] Status last_error() const;  // ok: there was none
@@ -116,43 +93,14 @@ class TraceLog {
   [[nodiscard]] static std::filesystem::path traceparent_path(const std::filesystem::path& path);
 
  private:
-  // A SharedBuffer writer and whether a thread is in it. Threads aren't bound to places, they begin
-  // their search at different ones: a place bound to a thread would have to be given back when the
-  // thread ends, by a destructor that allocates on first use and may outlive the TraceLog.
-  struct alignas(kFalseSharingRange) Place {
-    std::atomic<uint32_t> busy{0};
-    std::optional<SharedBuffer::Writer> writer;
-  };
-
   explicit TraceLog(TraceLogOptions options);
   [[nodiscard]] Status start();
-  void run() noexcept;
-  [[nodiscard]] Place* enter() noexcept;
-  void refuse(const RequestRecord& record) noexcept;
-  [[nodiscard]] uint64_t buffers_begun() const noexcept;
-  [[nodiscard]] uint64_t calls_asked() const noexcept;
-  [[nodiscard]] bool was_answered(uint64_t ticket) const noexcept;
 
   TraceLogOptions options_;
   std::filesystem::path path_;
-  Mapping memory_;
-  std::unique_ptr<SharedBuffer> buffer_;
-  std::unique_ptr<Place[]> places_;
   std::unique_ptr<detail::TraceSink> sink_;
-  std::thread thread_;
-
-  alignas(kFalseSharingRange) std::atomic<uint64_t> begun_{0};  // raw buffers with a first record
-  std::atomic<uint64_t> asked_{0};                              // flush() and close() calls
-  std::atomic<bool> closing_{false};
-  std::atomic<bool> is_reopen_asked_{false};
-  Status reopened_;     // by "lumen-trace", for the thread that asked
-  Doorbell news_bell_;  // woken when one of these has moved
-  std::atomic<uint64_t> answered_{0};
-  Doorbell answered_bell_;
-  // By write() itself.
-  SharedCounter refused_;
-  SharedCounter refused_traceparents_;
-  SharedCounter wakeups_;
+  std::unique_ptr<RecordLog> log_;
+  SharedCounter refused_traceparents_;  // by write() itself
 };
 
 }  // namespace lumen::telemetry

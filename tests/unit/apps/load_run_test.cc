@@ -1,7 +1,7 @@
 // The load client against servers that answer, refuse, dawdle and die.
 #include <lumen/client/load_run.h>
 
-#include "client/fetch.h"
+#include <lumen/client/fetch.h>
 #include "client/schedule.h"
 #include "unit/apps/scripted_server.h"
 

@@ -61,8 +61,8 @@ Rule text(const char* section, std::vector<std::string> good, std::vector<std::s
   return {section, false, {}, {}, ExampleRule{std::move(good), std::move(bad), is_list}};
 }
 
-const std::map<std::string, Rule>& rules() {
-  static const std::map<std::string, Rule> all = {
+std::map<std::string, Rule> engine_rules() {
+  return {
       {"queue_type", word("engine", true, {"mpmc", "spsc", "naive", "batched", "inline", "auto"})},
       {"policy", word("engine", true, {"fair", "deadline", "fifo"})},
       {"allocator_type", word("engine", true, {"lumen_arena", "standard"})},
@@ -78,7 +78,17 @@ const std::map<std::string, Rule>& rules() {
       {"telemetry_csv_path", text("engine", {"off", "a.csv", "../a b/c.csv"}, {})},
       {"telemetry_csv_max_bytes", number("engine", false, 65'536, uint64_t{1} << 40)},
       {"telemetry_csv_keep", number("engine", false, 0, 1000)},
-      {"stats", text("engine", {"auto", "off", "a.counters"}, {""})},
+      {"otlp_endpoint",
+       text("engine",
+            {"off", "http://a:1", "http://a/v1/traces", "http+unix://%2Fa.sock", "unix:/a"},
+            {"", "a:4318", "https://a:4318", "grpc://a:4317"})},
+      {"otlp_service_name", text("engine", {"lumen", "a b"}, {""})},
+      {"otlp_one_in", number("engine", false, 0, 4'294'967'295)},
+      {"stats", text("engine", {"auto", "off", "a.counters"}, {""})}};
+}
+
+std::map<std::string, Rule> server_rules() {
+  return {
       {"grpc", text("server", {"off", "127.0.0.1:0", ":8001"}, {"", "8001", "a:b"})},
       {"http", text("server", {"off", "127.0.0.1:0", ":80", "[::1]:65535", "localhost:1"},
                     {"", "x", "127.0.0.1", "127.0.0.1:65536", "1.2.3:80", "::1:80"})},
@@ -126,6 +136,14 @@ const std::map<std::string, Rule>& rules() {
       {"drain_timeout_ms", number("server", false, 0, kDayMs)},
       {"log_level", word("server", true, {"trace", "debug", "info", "warn", "error", "off"})},
       {"log_format", word("server", true, {"text", "json"})}};
+}
+
+const std::map<std::string, Rule>& rules() {
+  static const std::map<std::string, Rule> all = [] {
+    std::map<std::string, Rule> both = engine_rules();
+    both.merge(server_rules());
+    return both;
+  }();
   return all;
 }
 
