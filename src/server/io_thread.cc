@@ -29,6 +29,7 @@ IoThread::IoThread(const Parts& parts)
       catalog_(parts.catalog.add_reader([this] { loop_->wake(); })),
       intake_(catalog_, submitter_),
       dispatcher_(parts.steps, submitter_, *this, counters_),
+      memory_(parts.options.max_memory_bytes / parts.options.io_thread_count),
       recorder_(parts.counters, parts.record_readers, parts.index, parts.options.io_thread_count),
       drain_timeout_ns_(parts.options.drain_timeout_ns) {}
 
@@ -45,7 +46,8 @@ Result<std::unique_ptr<IoThread>> IoThread::create(
                                       .intake = io->intake_,
                                       .dispatcher = io->dispatcher_,
                                       .counters = io->counters_,
-                                      .recorder = io->recorder_};
+                                      .recorder = io->recorder_,
+                                      .memory = io->memory_};
   for (const transports::MakeTransport& make : make_transports) {
     Result<std::unique_ptr<transports::Transport>> transport = make(services);
     if (!transport.ok()) return transport.status();
@@ -89,6 +91,7 @@ void IoThread::run() noexcept {
     if (!draining_ && drain_requested_.load(std::memory_order_acquire)) begin_drain();
   }
   for (const auto& transport : transports_) transport->check_at_rest();
+  LUMEN_CHECK(memory_.is_accounted_for());
   submitter_.close();
   catalog_.close();
 }

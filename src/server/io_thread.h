@@ -77,6 +77,7 @@ class IoThread final : public net::WakeHandler, public models::CompletionSink {
   service::Catalog::Reader& catalog_;
   service::Intake intake_;
   service::Dispatcher dispatcher_;
+  transports::ThreadMemory memory_;
   service::RequestRecorder recorder_;
   std::deque<net::Listener> listeners_;  // a deque, since they must not move
   std::unique_ptr<net::Loop> loop_;

@@ -1,6 +1,7 @@
 // How many requests and descriptors a server has at once, and how much memory it needs at least.
 // Any thread; control plane.
 #include <lumen/server/options.h>
+#include <lumen/transports/grpc/memory_limits.h>
 #include <lumen/transports/http/memory_limits.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@ constexpr uint64_t kDescriptorsOfAnIoThread = 6;
 constexpr uint64_t kSpareDescriptors = 16;
 // A client of the bus has two bells, a socket and a pidfd.
 constexpr uint64_t kDescriptorsOfABusConnection = 4;
+
+// Each I/O thread has as many requests of gRPC as contexts.
+static_assert(grpc::kSpareRequests == http::kHeadContexts);
 
 size_t active_requests(const ServerOptions& options, const engine::EngineConfig& config) noexcept {
   return options.max_active_requests != 0 ? options.max_active_requests
@@ -41,13 +45,24 @@ size_t least_memory_bytes(const ServerOptions& options) noexcept {
   const size_t base =
       RequestMemory::in_pages(std::max(http::kContextBytes, regions.prefault_bytes), regions);
   const size_t contexts = active_requests(options, options.engine) + http::kHeadContexts;
-  return options.io_thread_count *
-         (contexts * base + http::most_request_bytes(options.max_body_bytes));
+  return options.io_thread_count * (contexts * (base + grpc::kRequestBaseBytes) +
+                                    http::most_request_bytes(options.max_body_bytes) +
+                                    grpc::kLeastBacklogs * grpc::kBacklogBytes);
+}
+
+size_t backlog_bytes(const ServerOptions& options) noexcept {
+  const size_t more = options.max_memory_bytes - least_memory_bytes(options);
+  return grpc::kLeastBacklogs * grpc::kBacklogBytes + more / options.io_thread_count / 8;
+}
+
+size_t address_bytes_of_a_request(const ServerOptions& options) noexcept {
+  return http::most_request_bytes(options.max_body_bytes) +
+         grpc::most_request_bytes(options.max_body_bytes);
 }
 
 size_t address_bytes(const ServerOptions& options) noexcept {
   const size_t contexts = active_requests(options, options.engine) + http::kHeadContexts;
-  return options.io_thread_count * contexts * http::most_request_bytes(options.max_body_bytes);
+  return options.io_thread_count * contexts * address_bytes_of_a_request(options);
 }
 
 std::string overload_note(const ServerOptions& options, const engine::EngineConfig& config) {

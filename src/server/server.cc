@@ -48,7 +48,6 @@ http::Options http_options_of(const ServerOptions& options) {
           .max_body_bytes = options.max_body_bytes,
           .max_connections = options.max_connections,
           .max_active_requests = options.max_active_requests,
-          .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
           .access = {.tcp_control = options.tcp_control, .tcp_shm = options.tcp_shm},
           .reply_compression = options.reply_compression,
           .regions = options.regions,
@@ -59,7 +58,7 @@ grpc::Options grpc_options_of(const ServerOptions& options) {
   return {.max_message_bytes = options.max_body_bytes,
           .max_connections = options.max_connections,
           .max_active_requests = options.max_active_requests,
-          .max_memory_bytes = options.max_memory_bytes / options.io_thread_count,
+          .max_backlog_bytes = backlog_bytes(options),
           .idle_ns = options.timeouts.idle_ns,
           .body_period_ns = options.timeouts.body_period_ns,
           .body_min_bytes = options.timeouts.body_min_bytes,
@@ -354,8 +353,7 @@ Status RunningServer::check_address_space() const {
   const size_t ours = unused.bytes == SIZE_MAX ? SIZE_MAX : unused.bytes / 4 * 3;
   const size_t wanted = address_bytes(options_);
   if (wanted <= ours) return {};
-  const size_t contexts =
-      ours / options_.io_thread_count / http::most_request_bytes(options_.max_body_bytes);
+  const size_t contexts = ours / options_.io_thread_count / address_bytes_of_a_request(options_);
   const size_t fit = contexts > http::kHeadContexts ? contexts - http::kHeadContexts : 0;
   return Status::error(
       Code::kTooLarge,

@@ -55,7 +55,7 @@ ModelNeed::ModelNeed(const models::ModelMetadata& model) noexcept
   }
   row_elements_ = std::max<size_t>(row_elements_, 1);
   row_bytes_ = std::max<size_t>(row_bytes_, 1);
-  for (const models::TensorSpec& output : model.outputs) add_output(output, 1 + kTextOfAByte);
+  for (const models::TensorSpec& output : model.outputs) add_output(output, Text::kOfOutputs);
 }
 
 ModelNeed::ModelNeed(const models::Model& model) noexcept : ModelNeed(model.metadata()) {
@@ -65,20 +65,28 @@ ModelNeed::ModelNeed(const models::Model& model) noexcept : ModelNeed(model.meta
     list_bytes_ +=
         kListBytesOfAStep + (step.inputs.size() + step.outputs.size()) * kListBytesOfATensorBetween;
     if (step.is_last) continue;  // they are the ensemble's own
-    for (const uint16_t output : step.outputs_wanted) add_output(metadata.outputs[output], 1);
+    for (const uint16_t output : step.outputs_wanted) {
+      add_output(metadata.outputs[output], Text::kNone);
+    }
   }
 }
 
-void ModelNeed::add_output(const models::TensorSpec& output, size_t per_byte) noexcept {
+void ModelNeed::Sums::add(bool has_rows, size_t bytes) noexcept {
+  size_t& sum = has_rows ? row : fixed;
+  sum = saturated_sum(sum, bytes);
+}
+
+void ModelNeed::add_output(const models::TensorSpec& output, Text text) noexcept {
   const std::optional<size_t> row = elements_of_a_row(output.shape);
   const size_t element = element_size(output.type);  // 0: BYTES, of any length
   if (!row || element == 0 || !output.has_rank) {
     ++open_outputs_;
     return;
   }
-  const size_t bytes = saturated_product(saturated_product(*row, element), per_byte);
-  size_t& sum = has_rows(output.shape) ? row_reply_bytes_ : fixed_reply_bytes_;
-  sum = saturated_sum(sum, bytes);
+  const size_t bytes = saturated_product(*row, element);
+  outputs_.add(has_rows(output.shape), bytes);
+  if (text == Text::kNone) return;
+  texts_.add(has_rows(output.shape), saturated_product(bytes, kTextOfAByte));
 }
 
 // As many as the whole body could be, if all inputs with rows have the same number of them, as
@@ -90,15 +98,18 @@ size_t ModelNeed::most_rows(const BodySize& body) const noexcept {
 }
 
 MemoryNeed ModelNeed::of(const BodySize& body) const noexcept {
-  MemoryNeed need{.body_bytes = list_bytes_, .reply_bytes = fixed_reply_bytes_};
+  MemoryNeed need{.body_bytes = list_bytes_, .reply_bytes = outputs_.fixed};
   const size_t decoded =
       saturated_product(body.text_bytes, kMostBytesOfAnElement / kTextBytesOfAnElement);
   for (const size_t part : {body.binary_bytes, body.collected_bytes, decoded}) {
     need.body_bytes = saturated_sum(need.body_bytes, part);
   }
   const size_t inputs = saturated_sum(body.binary_bytes, decoded);
-  for (const size_t part : {saturated_product(row_reply_bytes_, most_rows(body)),
-                            saturated_product(open_outputs_, inputs)}) {
+  const size_t rows = most_rows(body);
+  for (const size_t part :
+       {saturated_product(outputs_.row, rows), saturated_product(open_outputs_, inputs),
+        body.may_want_text ? texts_.fixed : 0,
+        body.may_want_text ? saturated_product(texts_.row, rows) : 0}) {
     need.reply_bytes = saturated_sum(need.reply_bytes, part);
   }
   return need;

@@ -2,6 +2,7 @@
 // largest bodies all at once. Runs under ASan and TSan.
 // Threads: the test's and the server's. Memory: the heap. Errors: by gtest.
 #include "support/fake_server.h"
+#include "support/grpc_client.h"
 
 #include <lumen/base/clock.h>
 
@@ -27,12 +28,18 @@ std::string infer_of(size_t bytes) {
   return binary_infer("plus_one", "x", std::string(rows * 16, '\0'), rows);
 }
 
+std::string grpc_infer_of(size_t bytes) {
+  const size_t rows = bytes / 16;
+  return test::grpc_infer("plus_one", "x", std::string(rows * 16, '\0'), rows);
+}
+
 class MemoryBound : public FakeServer {
  protected:
   MemoryBound() {
     options_.max_connections = 512;
     options_.max_active_requests = 4;
     options_.max_body_bytes = kMostBody;
+    options_.engine.thread_count = 1;
     options_.timeouts.head_ns = options_.timeouts.body_period_ns = options_.timeouts.room_ns =
         60'000'000'000u;  // longer than the test
   }
@@ -43,6 +50,29 @@ class MemoryBound : public FakeServer {
       EXPECT_TRUE(clients.back().send(bytes));
     }
     return clients;
+  }
+  // One after the other, while the only worker is held with the first.
+  std::vector<std::unique_ptr<test::GrpcClient>> grpc_calls_until_one_is_refused() const {
+    const std::string message = grpc_infer_of(kMostBody - 1024);
+    const telemetry::ModelCounters model = server_->models().find("plus_one", "")->counters();
+    const uint64_t before = total("memory_refused");
+    std::vector<std::unique_ptr<test::GrpcClient>> calls;
+    for (uint64_t refused = 0; refused == 0; refused = total("memory_refused") - before) {
+      calls.push_back(std::make_unique<test::GrpcClient>(client()));
+      EXPECT_TRUE(calls.back()->send(calls.back()->call("ModelInfer", message)));
+      control_->wait_until_held(1);
+      while (1 + model.total("queued") + total("memory_refused") - before < calls.size()) {
+        std::this_thread::yield();
+      }
+    }
+    return calls;
+  }
+  size_t grpc_calls_that_fit() const {
+    control_->hold();
+    const auto calls = grpc_calls_until_one_is_refused();
+    control_->release();
+    for (const auto& call : calls) (void)call->read();
+    return calls.size() - 1;
   }
   // Heads understood, as the server counts them.
   void wait_for_requests(uint64_t count) const {
@@ -222,6 +252,66 @@ TEST_F(MemoryBound, TheCountersTellTheReservedPartAndTheWhole) {
   EXPECT_EQ(200, one.read().status);
 }
 
+// The bound is that of all transports together: max_memory_bytes was granted to gRPC once more.
+TEST_F(MemoryBound, RequestsOfGrpcTakeTheirMemoryFromTheSameBound) {
+  options_.max_active_requests = 64;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  options_.timeouts.room_ns = 20'000'000;
+  start();
+  control_->hold();
+  const std::string message = grpc_infer_of(kMostBody - 1024);
+  // Each has its message and room for its reply: no more than a few fit.
+  std::vector<std::unique_ptr<test::GrpcClient>> calls;
+  for (int i = 0; i < 32; ++i) {
+    calls.push_back(std::make_unique<test::GrpcClient>(client()));
+    ASSERT_TRUE(calls.back()->send(calls.back()->call("ModelInfer", message)));
+  }
+  control_->wait_until_held(1);
+  while (total("grpc_requests") < 32 || total("memory_refused") == 0) std::this_thread::yield();
+  EXPECT_LE(total("memory_reserved_bytes"), options_.max_memory_bytes);
+  // A request over HTTP finds none either, and is answered.
+  EXPECT_EQ(429, client().exchange(infer_of(kMostBody - 1024)).status);
+  expect_health();
+  control_->release();
+  size_t answered = 0;
+  for (auto& call : calls) answered += call->read().data.size() > kMostBody / 2 ? 1 : 0;
+  EXPECT_GE(answered, 1u);
+  EXPECT_LT(answered, 32u);
+  EXPECT_EQ(200, client().exchange(infer_of(kMostBody - 1024)).status);
+}
+
+TEST_F(MemoryBound, ARequestOverHttpThatWaitsBeginsWhenOneOfGrpcEnds) {
+  options_.max_active_requests = 64;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  start();
+  control_->hold();
+  const auto calls = grpc_calls_until_one_is_refused();
+  HttpClient waiting = client();
+  ASSERT_TRUE(waiting.send(infer_of(kMostBody - 1024)));
+  while (total("memory_waiting") == 0) std::this_thread::yield();
+  control_->release();
+  EXPECT_EQ(200, waiting.read().status);
+}
+
+// Idle requests keep their pages for the next ones: those of one transport are there for the other.
+TEST_F(MemoryBound, PagesThatIdleRequestsOfHttpKeepAreGivenToGrpcAndBack) {
+  options_.max_active_requests = 64;
+  options_.max_memory_bytes = least_memory_bytes(options_);
+  start();
+  const size_t at_first = grpc_calls_that_fit();
+  EXPECT_GE(at_first, 4u);
+  const std::string request = infer_of(kMostBody / 2);
+  for (int round = 0; round < 3; ++round) {
+    control_->hold();
+    auto all = clients_that_send(16, request);
+    while (total("memory_waiting") == 0) std::this_thread::yield();
+    control_->release();
+    for (HttpClient& one : all) EXPECT_EQ(200, one.read().status);
+    // The last reply of the round may be with its context still. HTTP keeps the pages of two calls.
+    EXPECT_GE(grpc_calls_that_fit() + 1, at_first);
+  }
+}
+
 TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {
   options_.max_active_requests = 1;
   start();
@@ -243,8 +333,8 @@ TEST_F(MemoryBound, AClientThatLeavesWhileItWaitsTakesNothing) {
 // Was: the walk that gave memory to waiting requests began the second of them twice. Its context
 // was reused while the engine held it, and its call was counted twice and ended once.
 TEST_F(MemoryBound, TwoRequestsThatWaitForMemoryBeginOnceEach) {
-  constexpr size_t kRepeats =
-      2048;  // of a reply's rows: a request reserves megabytes before it is read
+  // Of a reply's rows: a request reserves megabytes before it is read.
+  constexpr size_t kRepeats = 2700;
   control_->repeats = kRepeats;
   Shape row;
   ASSERT_TRUE(row.append(Shape::kDynamic) && row.append(4 * int64_t{kRepeats}));
@@ -253,11 +343,11 @@ TEST_F(MemoryBound, TwoRequestsThatWaitForMemoryBeginOnceEach) {
   options_.max_body_bytes = 1024;
   options_.max_memory_bytes = least_memory_bytes(options_);
   start();
-  // Memory is reserved for as many rows as the body could hold: 13 MB of 16, and 4 MB for a small
+  // Memory is reserved for as many rows as the body could hold: 17 MB of 20, and 5.3 MB for a small
   // one.
   const std::string large = binary_infer("plus_one", "x", std::string(42 * 16, '\0'), 42);
   const auto has_room_for_a_small_one = [this] {
-    return total("memory_reserved_bytes") + 4'000'000 <= total("memory_bound_bytes");
+    return total("memory_reserved_bytes") + 5'400'000 <= total("memory_bound_bytes");
   };
   for (int round = 0; round < 16; ++round) {
     while (!has_room_for_a_small_one()) std::this_thread::yield();

@@ -142,23 +142,23 @@ class GrpcClient {
   uint32_t stream_ = static_cast<uint32_t>(-1);
 };
 
-// A field of a protobuf message whose number is below 16.
-inline std::string proto_field(uint32_t number, std::string_view bytes) {
-  std::string field(1, static_cast<char>(number << 3 | 2));
-  size_t size = bytes.size();
-  for (; size >= 0x80; size >>= 7) field.push_back(static_cast<char>(size | 0x80));
-  field.push_back(static_cast<char>(size));
-  return field.append(bytes);
+inline std::string proto_varint(size_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
+  bytes.push_back(static_cast<char>(value));
+  return bytes;
 }
 
-// A ModelInferRequest with one FP32 input of [1, bytes / 4].
+// A field of a protobuf message whose number is below 16.
+inline std::string proto_field(uint32_t number, std::string_view bytes) {
+  return std::string(1, static_cast<char>(number << 3 | 2)) + proto_varint(bytes.size()) +
+         std::string(bytes);
+}
+
+// A ModelInferRequest with one FP32 input of [rows, bytes / 4 / rows].
 inline std::string grpc_infer(std::string_view model, std::string_view input,
-                              std::string_view bytes) {
-  const size_t elements = bytes.size() / 4;
-  std::string shape("\x01", 1);
-  size_t left = elements;
-  for (; left >= 0x80; left >>= 7) shape.push_back(static_cast<char>(left | 0x80));
-  shape.push_back(static_cast<char>(left));
+                              std::string_view bytes, size_t rows = 1) {
+  const std::string shape = proto_varint(rows) + proto_varint(bytes.size() / 4 / rows);
   return proto_field(1, model) +
          proto_field(5, proto_field(1, input) + proto_field(2, "FP32") + proto_field(3, shape)) +
          proto_field(7, bytes);

@@ -186,11 +186,16 @@ inline constexpr std::string_view kAuto = "auto";
 // leave. At most kMaxActiveRequests.
 inline constexpr size_t kMaxActiveRequests = size_t{1} << 16;
 [[nodiscard]] size_t enough_active_requests(const engine::EngineConfig& config) noexcept;
-// The least that max_memory_bytes may be: of each I/O thread all receive buffers, and the largest
-// request.
+// The least that max_memory_bytes may be: of each I/O thread all receive buffers, the largest
+// request, and a few streams of HTTP/2 that wait.
 [[nodiscard]] size_t least_memory_bytes(const ServerOptions& options) noexcept;
+// Of max_memory_bytes, the part that streams of HTTP/2 may take of each I/O thread while they wait
+// for a request.
+[[nodiscard]] size_t backlog_bytes(const ServerOptions& options) noexcept;
 // Addresses that the regions of all requests reserve, touched or not.
 [[nodiscard]] size_t address_bytes(const ServerOptions& options) noexcept;
+// The same of a request of each transport, but for the bus.
+[[nodiscard]] size_t address_bytes_of_a_request(const ServerOptions& options) noexcept;
 // How many descriptors a server with `options` has open at most: `open_now`, those that it opens
 // beside its connections, and these.
 [[nodiscard]] uint64_t most_descriptors(const ServerOptions& options, uint64_t open_now) noexcept;

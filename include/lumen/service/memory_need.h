@@ -21,6 +21,7 @@ struct BodySize {
   size_t text_bytes = 0;    // tensors as numbers in text: decoded beside it
   // Of the text, the part that has to be collected in the call's memory first.
   size_t collected_bytes = 0;
+  bool may_want_text = true;  // in the reply
 };
 
 struct MemoryNeed {
@@ -41,17 +42,23 @@ class ModelNeed {
   [[nodiscard]] MemoryNeed of(const BodySize& body) const noexcept;
 
  private:
-  // Bytes of an output, each with `per_byte` of memory.
-  void add_output(const models::TensorSpec& output, size_t per_byte) noexcept;
+  enum class Text : uint8_t { kNone, kOfOutputs };
+  // Of outputs without rows, and of a row of those that have rows.
+  struct Sums {
+    size_t fixed = 0;
+    size_t row = 0;
+    void add(bool has_rows, size_t bytes) noexcept;
+  };
+  void add_output(const models::TensorSpec& output, Text text) noexcept;
   [[nodiscard]] size_t most_rows(const BodySize& body) const noexcept;
 
-  size_t list_bytes_;             // of lists, names and numbers around tensors
-  bool has_rows_;                 // the first axis of an input is free
-  size_t row_elements_ = 0;       // of a row of all such inputs together
-  size_t row_bytes_ = 0;          // of it, too
-  size_t fixed_reply_bytes_ = 0;  // of outputs that have no rows
-  size_t row_reply_bytes_ = 0;    // of those that have
-  size_t open_outputs_ = 0;       // whose shape only the run knows
+  size_t list_bytes_;        // of lists, names and numbers around tensors
+  bool has_rows_;            // the first axis of an input is free
+  size_t row_elements_ = 0;  // of a row of all such inputs together
+  size_t row_bytes_ = 0;     // of it, too
+  Sums outputs_;
+  Sums texts_;               // of outputs
+  size_t open_outputs_ = 0;  // whose shape only the run knows
 };
 
 }  // namespace lumen::service

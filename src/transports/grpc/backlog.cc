@@ -9,9 +9,17 @@
 
 namespace lumen::grpc {
 
+bool Backlog::take_room() noexcept {
+  const size_t bytes = room_.size();
+  if (!backlogs_->try_take(bytes)) return false;
+  if (thread_->take([&]() noexcept { return thread_->budget().try_take(bytes); })) return true;
+  backlogs_->give_back(bytes);
+  return false;
+}
+
 bool Backlog::append(std::string_view bytes) noexcept {
   if (bytes.empty()) return true;
-  if (is_empty() && !budget_->try_take(room_.size())) return false;
+  if (is_empty() && !take_room()) return false;
   if (bytes.size() > room_.size() - end_) {
     std::memmove(room_.data(), room_.data() + begin_, end_ - begin_);
     end_ -= begin_;
@@ -28,7 +36,9 @@ void Backlog::drop(size_t count) noexcept {
   if (!is_empty()) return;
   begin_ = end_ = 0;
   (void)::madvise(room_.data(), room_.size(), MADV_DONTNEED);
-  budget_->give_back(room_.size());
+  backlogs_->give_back(room_.size());
+  thread_->budget().give_back(room_.size());
+  thread_->on_freed();
 }
 
 }  // namespace lumen::grpc

@@ -203,8 +203,8 @@ Status CallHandler::infer(Request& request) noexcept {
   return admit(request);
 }
 
-// A stream's messages wait for room, and the stream with them: its client can't know how much there
-// is. A unary call is refused, as its client may try again.
+// A stream's messages wait for their model's share, and the stream with them: its client can't know
+// how much there is. A unary call is refused, as its client may try again.
 Status CallHandler::admit(Request& request) noexcept {
   const transports::ThreadServices& thread = host_.thread();
   switch (thread.intake.admit({.model = request.model,
@@ -213,7 +213,7 @@ Status CallHandler::admit(Request& request) noexcept {
                               request.call, request.memory, host_)) {
     case service::Admission::kAdmitted: break;
     case service::Admission::kNoRoom:
-      if (!takes_many(request.stream->method)) return host_.no_room();
+      if (!takes_many(request.stream->method) || host_.is_short()) return host_.no_room();
       request.stream->blocked = &request;
       return {};
     case service::Admission::kRefused: return request.call.infer.status;

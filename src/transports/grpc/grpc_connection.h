@@ -18,6 +18,7 @@
 #include <lumen/net/loop.h>
 #include <lumen/net/timeout_list.h>
 #include <lumen/transports/common/access.h>
+#include <lumen/transports/grpc/memory_limits.h>
 
 #include <nghttp2/nghttp2.h>
 
@@ -36,7 +37,7 @@ class GrpcConnection final : public net::StreamHandler {
   static constexpr size_t kReceiveBytes = size_t{32} << 10;
   static constexpr size_t kSendBytes = size_t{16} << 10;  // of frames' heads
   // Bytes that a client may send of a stream before it hears that they were taken.
-  static constexpr size_t kStreamWindowBytes = size_t{1} << 20;
+  static constexpr size_t kStreamWindowBytes = kWindowBytes;
 
   static constexpr size_t kBufferBytes = kReceiveBytes + kSendBytes + RequestText::kMostBytes;
 

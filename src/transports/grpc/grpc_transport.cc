@@ -5,6 +5,7 @@
 #include <lumen/base/check.h>
 #include <lumen/base/clock.h>
 #include <lumen/service/failure_reason.h>
+#include <lumen/transports/grpc/memory_limits.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,16 +14,9 @@
 namespace lumen::grpc {
 namespace {
 
-// Beside its message: lists, copies, outputs.
-constexpr size_t kListBytes = size_t{1} << 20;
 // nghttp2's memory of one connection: its tables, buffers and streams. Virtual until touched.
 constexpr size_t kSessionBytes = size_t{256} << 10;
 constexpr size_t kBufferBytes = GrpcConnection::kBufferBytes;
-// Of a stream's bytes that wait: its window, and the head of a request of REST.
-constexpr size_t kRoomBytes = GrpcConnection::kStreamWindowBytes + RequestText::kMostBytes;
-// Requests beside max_active_requests: those whose replies leave, and health and metadata while all
-// others run.
-constexpr size_t kSpareRequests = 64;
 // A connection that was given back is free once its calls are back from the engine.
 constexpr size_t kSpareConnections = 64;
 
@@ -49,10 +43,10 @@ Result<std::unique_ptr<transports::Transport>> make_transport(
 GrpcTransport::GrpcTransport(const Services& services, const transports::ThreadServices& thread)
     : services_(services),
       thread_(thread),
-      budget_(services.options.max_memory_bytes + requests_of(services.options) * kPageBytes),
       no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: max_active_requests or "
                              "max_memory_bytes is used up by others; try again")),
+      backlog_budget_(services.options.max_backlog_bytes),
       idle_(services.options.idle_ns),
       writing_(services.options.write_stall_ns),
       receiving_(services.options.body_period_ns),
@@ -67,6 +61,7 @@ GrpcTransport::~GrpcTransport() {
 
 Status GrpcTransport::create() {
   const Options& options = services_.options;
+  thread_.memory.add(*this);
   const size_t connections = options.max_connections + kSpareConnections;
   LUMEN_RETURN_IF_ERROR(session_memory_.create(connections * kSessionBytes));
   Result<RequestMemory> buffers = RequestMemory::create(connections * kBufferBytes + kPageBytes);
@@ -89,10 +84,15 @@ Status GrpcTransport::create() {
   for (size_t i = 0; i < requests_of(options); ++i) {
     auto request = std::make_unique<Request>(*this);
     Result<RequestMemory> memory =
-        RequestMemory::create(2 * options.max_message_bytes + kListBytes);
+        RequestMemory::create(most_request_bytes(options.max_message_bytes));
     if (!memory.ok()) return memory.status();
     request->memory = std::move(*memory);
-    LUMEN_CHECK(request->memory.charge_to(budget_, kPageBytes));
+    if (!request->memory.charge_to(thread_.memory.budget(), kRequestBaseBytes)) {
+      return Status::error(Code::kTooLarge,
+                           "max_memory_bytes: the %zu bytes of an I/O thread have no room for a "
+                           "page of each request of gRPC; raise it, or lower max_active_requests",
+                           thread_.memory.budget().total_bytes());
+    }
     request->reset();
     request->next = std::exchange(free_, request.get());
     requests_.push_back(std::move(request));
@@ -105,11 +105,11 @@ Status GrpcTransport::create_calls() {
   Result<RequestMemory> calls = RequestMemory::create(count * sizeof(CallStream) + kPageBytes);
   if (!calls.ok()) return calls.status();
   calls_memory_ = std::move(*calls);
-  Result<RequestMemory> backlogs = RequestMemory::create((count + 1) * kRoomBytes);
+  Result<RequestMemory> backlogs = RequestMemory::create((count + 1) * kBacklogBytes);
   if (!backlogs.ok()) return backlogs.status();
   backlogs_ = std::move(*backlogs);
-  rooms_ = {static_cast<char*>(backlogs_.allocate(count * kRoomBytes, kPageBytes)),
-            count * kRoomBytes};
+  rooms_ = {static_cast<char*>(backlogs_.allocate(count * kBacklogBytes, kPageBytes)),
+            count * kBacklogBytes};
   LUMEN_CHECK(rooms_.data() != nullptr);
   return {};
 }
@@ -126,7 +126,8 @@ CallStream* GrpcTransport::acquire_call() noexcept {
   void* const place = calls_memory_.allocate(sizeof(CallStream), alignof(CallStream));
   LUMEN_CHECK(place != nullptr);
   auto* const call = ::new (place) CallStream();
-  call->backlog.use(rooms_.subspan(calls_made_++ * kRoomBytes, kRoomBytes), budget_);
+  call->backlog.use(rooms_.subspan(calls_made_++ * kBacklogBytes, kBacklogBytes),
+                    {backlog_budget_, thread_.memory});
   return call;
 }
 
@@ -203,6 +204,23 @@ void GrpcTransport::release(Request& request) noexcept {
   has_freed_ = true;
   request.reset();
   request.next = std::exchange(free_, &request);
+  if (!thread_.memory.is_awaited()) return;
+  request.memory.drop_kept_pages();
+  thread_.memory.on_freed();
+}
+
+size_t GrpcTransport::drop_kept_pages() noexcept {
+  size_t bytes = 0;
+  for (Request* idle = free_; idle != nullptr; idle = idle->next) {
+    bytes += idle->memory.drop_kept_pages();
+  }
+  return bytes;
+}
+
+size_t GrpcTransport::charged_bytes() const noexcept {
+  size_t bytes = 0;
+  for (const auto& request : requests_) bytes += request->memory.charged_bytes();
+  return bytes;
 }
 
 bool GrpcTransport::submit(Request& request) noexcept {
@@ -224,11 +242,19 @@ void GrpcTransport::cancel(Request& request) noexcept {
   if (!request.is_job) thread_.dispatcher.cancel(request.call);
 }
 
-bool GrpcTransport::take(service::Call& call, const service::ModelNeed&,
+// The message is there; memory for the rest of the call is reserved, so that no run is in vain.
+bool GrpcTransport::take(service::Call& call, const service::ModelNeed& need,
                          const service::BodySize&) noexcept {
   auto& request = static_cast<Request&>(*call.owner);
   const models::Model& model = *call.infer.model;
-  if (!shares_.try_begin(model, thread_.intake.catalog().models.size())) return false;
+  is_short_ = false;
+  if (thread_.intake.catalog().models.size() > 1 && !shares_.has_call_share(model)) return false;
+  const size_t all =
+      need.of({.binary_bytes = request.message_bytes, .may_want_text = false}).all_bytes();
+  const size_t rest = all - std::min(all, request.message_bytes);
+  is_short_ = !thread_.memory.take([&]() noexcept { return request.memory.reserve(rest); });
+  if (is_short_) return false;
+  shares_.begin(model, 0);
   request.room_of = &model;
   return true;
 }

@@ -22,7 +22,8 @@ namespace lumen::grpc {
 
 class GrpcTransport final : public transports::Transport,
                             public transports::StreamTaker,
-                            public service::CallRoom {
+                            public service::CallRoom,
+                            public transports::MemoryHolder {
  public:
   GrpcTransport(const Services& services, const transports::ThreadServices& thread);
   ~GrpcTransport() override;
@@ -46,6 +47,13 @@ class GrpcTransport final : public transports::Transport,
   void begin_drain() noexcept override;
   void close_all() noexcept override;
   bool is_empty() const noexcept override { return open_ == 0 && away_ == 0; }
+
+  // Of its requests.
+  size_t drop_kept_pages() noexcept override;
+  // A message for which there is none is refused: while it waited, it would keep what it has.
+  bool awaits_memory() const noexcept override { return false; }
+  void on_memory_freed() noexcept override {}
+  size_t charged_bytes() const noexcept override;
 
   // A request comes back: from any thread, which wakes the loop then.
   void post(Request& request) noexcept;
@@ -83,6 +91,8 @@ class GrpcTransport final : public transports::Transport,
   void count_refusal(int http_status, bool is_call = true) noexcept;
   [[nodiscard]] bool take(service::Call& call, const service::ModelNeed& model,
                           const service::BodySize& body) noexcept override;
+  // The last take() has failed for lack of memory.
+  [[nodiscard]] bool is_short() const noexcept { return is_short_; }
   [[nodiscard]] const Status& no_room() noexcept;
   // Its replies leave at the end of this round, so that many leave together.
   void flush_later(GrpcConnection& connection) noexcept;
@@ -96,7 +106,6 @@ class GrpcTransport final : public transports::Transport,
 
   const Services services_;
   const transports::ThreadServices thread_;
-  MemoryBudget budget_;
   const Status no_room_;
   RequestMemory buffers_;  // of connections
   SessionMemory session_memory_;
@@ -107,6 +116,7 @@ class GrpcTransport final : public transports::Transport,
   GrpcConnection* with_replies_ = nullptr;
   RequestMemory calls_memory_;  // of CallStreams, which are made when they are needed first
   RequestMemory backlogs_;      // of all of them
+  MemoryBudget backlog_budget_;
   std::span<char> rooms_;
   size_t calls_made_ = 0;
   CallStream* free_calls_ = nullptr;
@@ -120,6 +130,7 @@ class GrpcTransport final : public transports::Transport,
   HttpStreams http_streams_{*this};
   net::TimeoutList idle_, writing_, receiving_, stalled_;
   service::ModelShares shares_;  // of the requests
+  bool is_short_ = false;
   size_t open_ = 0;
   size_t away_ = 0;  // submitted, and not come back
   MpmcQueue<Request*> returned_;

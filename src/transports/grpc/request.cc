@@ -16,6 +16,8 @@ namespace {
 
 // Touched memory that a request keeps between calls.
 constexpr size_t kKeepBytes = size_t{2} << 20;
+// Reserved beside a message: the gaps of alignment and of sanitizers.
+constexpr size_t kGapBytes = 512;
 
 }  // namespace
 
@@ -77,7 +79,10 @@ Status Request::receive(std::string_view& bytes, size_t most_bytes) noexcept {
 
 // So that the model reads its largest tensor where it lies.
 bool Request::allocate_message(std::string_view begin) noexcept {
-  auto* const room = static_cast<char*>(memory.allocate(message_bytes + kCacheLine, kCacheLine));
+  const size_t bytes = message_bytes + kCacheLine;
+  const auto reserve = [&]() noexcept { return memory.reserve(bytes + kGapBytes); };
+  if (!host.thread().memory.take(reserve)) return false;
+  auto* const room = static_cast<char*>(memory.allocate(bytes, kCacheLine));
   if (room == nullptr) return false;
   const size_t offset = wire::grpc_tensor_offset(begin);
   message = room + (kCacheLine - offset % kCacheLine) % kCacheLine;

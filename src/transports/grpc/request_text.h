@@ -3,6 +3,7 @@
 // Threads: one. Memory: RequestText has its owner's, the others none. Errors: each says which.
 #pragma once
 
+#include <lumen/transports/grpc/memory_limits.h>
 #include <nghttp2/nghttp2.h>
 
 #include <array>
@@ -17,7 +18,7 @@ namespace lumen::grpc {
 // The head of one request, from its fields in the order in which they come.
 class RequestText {
  public:
-  static constexpr size_t kMostBytes = size_t{32} << 10;
+  static constexpr size_t kMostBytes = kHeadTextBytes;
 
   // `room`: kMostBytes, for any number of heads one after the other.
   explicit RequestText(std::span<char> room) noexcept : room_(room) {}

@@ -17,12 +17,12 @@ size_t ContextPool::contexts_of(const Options& options) noexcept {
 }
 
 ContextPool::ContextPool(const Options& options, models::Backends& backends, Timeouts& timeouts,
-                         telemetry::CounterWriter& counters)
+                         const transports::ThreadServices& thread)
     : options_(options),
       backends_(backends),
       timeouts_(timeouts),
-      counters_(counters),
-      budget_(options.max_memory_bytes),
+      counters_(thread.counters),
+      memory_(thread.memory),
       no_room_(Status::error(Code::kNoMemory,
                              "no memory for this request: the server's max_memory_bytes or "
                              "max_active_requests are used up by others; try again")),
@@ -30,14 +30,15 @@ ContextPool::ContextPool(const Options& options, models::Backends& backends, Tim
 
 Status ContextPool::create(HttpTransport& host) {
   host_ = &host;
+  memory_.add(*this);
   for (size_t i = 0; i < contexts_of(options_); ++i) {
-    auto context = RequestContext::create(host, options_, budget_);
+    auto context = RequestContext::create(host, options_, memory_.budget());
     if (!context.ok()) return context.status();
     (*context)->next_free = std::exchange(free_, context->get());
     LUMEN_RETURN_IF_ERROR(backends_.register_memory((*context)->memory.region()));
     contexts_.push_back(std::move(*context));
   }
-  counters_.set("memory_bound_bytes", budget_.total_bytes());
+  counters_.set("memory_bound_bytes", memory_.budget().total_bytes());
   show_memory();
   return {};
 }
@@ -141,9 +142,9 @@ void ContextPool::end_request(RequestContext& context) noexcept {
     counters_.add("request_heap_calls", usage.heap_calls);
     counters_.add("request_arena_bytes", usage.arena_bytes);
   }
-  if (timeouts_.room.oldest() == nullptr) return;
+  if (!memory_.is_awaited()) return;
   context.memory.drop_kept_pages();
-  owes_room_ = true;
+  memory_.on_freed();
 }
 
 // First the memory: each that fits, the longest waiting first, so that a small request does not
@@ -159,7 +160,7 @@ size_t ContextPool::give_room() noexcept {
     bool has_room = reserve_room(context);
     if (!has_room && !has_dropped) {
       has_dropped = true;  // after that idle contexts keep nothing
-      has_room = drop_kept_pages() > 0 && reserve_room(context);
+      has_room = memory_.drop_kept_pages() > 0 && reserve_room(context);
     }
     if (has_room) granted_.start(looked_at, 0);
   }
@@ -183,7 +184,7 @@ size_t ContextPool::drop_kept_pages() noexcept {
 
 bool ContextPool::has_share(const RequestContext& context) const noexcept {
   return host_->thread().intake.catalog().models.size() < 2 ||
-         shares_.may_begin(*context.call.infer.model, budget_.free_was());
+         shares_.may_begin(*context.call.infer.model, memory_.budget().free_was());
 }
 
 bool ContextPool::reserve_room(RequestContext& context) noexcept {
@@ -216,12 +217,13 @@ bool ContextPool::take(service::Call& call, const service::ModelNeed& model,
   for (RequestContext* idle = free_; idle != nullptr; idle = idle->next_free) {
     if (idle->memory.drop_kept_pages() > 0 && reserve_room(context)) return true;
   }
-  return false;
+  return memory_.drop_kept_pages() > 0 && reserve_room(context);
 }
 
 // Once a turn: workers take from the budget too, and nobody needs to know to the moment.
 void ContextPool::show_memory() noexcept {
-  counters_.set("memory_reserved_bytes", budget_.total_bytes() - budget_.free_was());
+  counters_.set("memory_reserved_bytes",
+                memory_.budget().total_bytes() - memory_.budget().free_was());
   // Each holds a context, so they are few.
   uint64_t waiting = 0;
   for (const net::TimeoutEntry* entry = timeouts_.room.oldest(); entry != nullptr;
@@ -242,7 +244,7 @@ void ContextPool::settle(RequestContext& context) noexcept {
   const size_t given_back = std::min(less, context.room_bytes);
   context.room_bytes -= given_back;
   shares_.give_back(*context.room_of, given_back);
-  owes_room_ = owes_room_ || timeouts_.room.oldest() != nullptr;
+  memory_.on_freed();
 }
 
 void ContextPool::check_at_rest() const noexcept {
@@ -253,12 +255,13 @@ void ContextPool::check_at_rest() const noexcept {
   for (const RequestContext* context = free_; context != nullptr; context = context->next_free)
     ++free;
   LUMEN_CHECK(free == contexts_.size());
-  size_t charged = 0;
-  for (const auto& context : contexts_) {
-    LUMEN_CHECK(!context->has_room() && !context->is_away);
-    charged += context->memory.charged_bytes();
-  }
-  LUMEN_CHECK(charged == budget_.total_bytes() - budget_.free_was());
+  for (const auto& context : contexts_) LUMEN_CHECK(!context->has_room() && !context->is_away);
+}
+
+size_t ContextPool::charged_bytes() const noexcept {
+  size_t bytes = 0;
+  for (const auto& context : contexts_) bytes += context->memory.charged_bytes();
+  return bytes;
 }
 
 }  // namespace lumen::http

@@ -11,11 +11,11 @@
 #include "transports/http/request_context.h"
 #include "transports/http/timeouts.h"
 
-#include <lumen/memory/memory_budget.h>
 #include <lumen/models/backends.h>
 #include <lumen/service/intake.h>
 #include <lumen/service/model_shares.h>
 #include <lumen/telemetry/counters.h>
+#include <lumen/transports/common/transport.h>
 
 #include <cstddef>
 #include <memory>
@@ -26,10 +26,10 @@ namespace lumen::http {
 class HttpConnection;
 class HttpTransport;
 
-class ContextPool final : public service::CallRoom {
+class ContextPool final : public service::CallRoom, public transports::MemoryHolder {
  public:
   ContextPool(const Options& options, models::Backends& backends, Timeouts& timeouts,
-              telemetry::CounterWriter& counters);
+              const transports::ThreadServices& thread);
   ~ContextPool();
   ContextPool(const ContextPool&) = delete;
   ContextPool& operator=(const ContextPool&) = delete;
@@ -69,6 +69,10 @@ class ContextPool final : public service::CallRoom {
   [[nodiscard]] bool owes_a_turn() const noexcept {
     return owes_room_ || (free_ != nullptr && waiting_first_ != nullptr);
   }
+  size_t drop_kept_pages() noexcept override;
+  bool awaits_memory() const noexcept override { return timeouts_.room.oldest() != nullptr; }
+  void on_memory_freed() noexcept override { owes_room_ = owes_room_ || awaits_memory(); }
+  size_t charged_bytes() const noexcept override;
   // No connection is open: nothing is held, reserved or waiting. A fault of ours ends the process.
   void check_at_rest() const noexcept;
 
@@ -77,7 +81,6 @@ class ContextPool final : public service::CallRoom {
   void set_gives_way(RequestContext& context, bool gives_way) noexcept;
   size_t give_contexts() noexcept;
   size_t give_room() noexcept;
-  size_t drop_kept_pages() noexcept;
   [[nodiscard]] bool reserve_room(RequestContext& context) noexcept;
   [[nodiscard]] bool has_share(const RequestContext& context) const noexcept;
   void end_call(RequestContext& context) noexcept;
@@ -86,7 +89,7 @@ class ContextPool final : public service::CallRoom {
   models::Backends& backends_;
   Timeouts& timeouts_;
   telemetry::CounterWriter& counters_;
-  MemoryBudget budget_;  // of all requests of this thread
+  transports::ThreadMemory& memory_;
   const Status no_room_;
   std::vector<std::unique_ptr<RequestContext>> contexts_;
   // Last in, first out: with few clients the same few regions stay hot in the caches.

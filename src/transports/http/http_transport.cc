@@ -32,7 +32,7 @@ HttpTransport::HttpTransport(const Services& services, const transports::ThreadS
     : services_(services),
       thread_(thread),
       timeouts_(services.options.timeouts),
-      contexts_(services.options, services.backends, timeouts_, thread.counters),
+      contexts_(services.options, services.backends, timeouts_, thread),
       scratch_(kScratchBytes),
       returned_(std::bit_ceil(ContextPool::contexts_of(services.options))) {
   scratch_segments_.fill({scratch_.data(), scratch_.size()});

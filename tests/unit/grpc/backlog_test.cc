@@ -1,4 +1,4 @@
-// Backlog: bytes go out in the order in which they came, and the budget has its bytes back.
+// Backlog: bytes go out in the order in which they came, and the budgets have their bytes back.
 // Threads: one. Memory: the heap. Errors: by gtest.
 #include "transports/grpc/backlog.h"
 
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 
 namespace lumen::grpc {
 namespace {
@@ -20,11 +21,12 @@ class BacklogTest : public testing::Test {
     void* const room =
         ::mmap(nullptr, kRoomBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     room_ = {static_cast<char*>(room), kRoomBytes};
-    backlog_.use(room_, budget_);
+    backlog_.use(room_, {budget_, thread_});
   }
   ~BacklogTest() override { ::munmap(room_.data(), room_.size()); }
 
-  MemoryBudget budget_{kRoomBytes};
+  MemoryBudget budget_{kRoomBytes};  // of backlogs
+  transports::ThreadMemory thread_{2 * kRoomBytes};
   std::span<char> room_;
   Backlog backlog_;
 };
@@ -61,12 +63,49 @@ TEST_F(BacklogTest, TakesFromTheBudgetOnlyWhileItHasBytes) {
   EXPECT_EQ(budget_.free_was(), kRoomBytes);
 }
 
+// Memory that an idle request of any transport gives back.
+struct KeptPages final : transports::MemoryHolder {
+  explicit KeptPages(MemoryBudget& of) : budget(of) {}
+  size_t drop_kept_pages() noexcept override {
+    const size_t bytes = std::exchange(kept, 0);
+    budget.give_back(bytes);
+    return bytes;
+  }
+  bool awaits_memory() const noexcept override { return false; }
+  void on_memory_freed() noexcept override { ++told; }
+  size_t charged_bytes() const noexcept override { return kept; }
+  MemoryBudget& budget;
+  size_t kept = 0;
+  int told = 0;
+};
+
 TEST_F(BacklogTest, WithoutABudgetTakesNothing) {
-  ASSERT_TRUE(budget_.try_take(1));
-  EXPECT_FALSE(backlog_.append("a"));
-  EXPECT_TRUE(backlog_.is_empty());
-  budget_.give_back(1);
-  EXPECT_TRUE(backlog_.append("a"));
+  for (MemoryBudget* const budget : {&budget_, &thread_.budget()}) {
+    const size_t free = budget->free_was();
+    ASSERT_TRUE(budget->try_take(free));
+    EXPECT_FALSE(backlog_.append("a"));
+    EXPECT_TRUE(backlog_.is_empty());
+    budget->give_back(free);
+    EXPECT_EQ(budget_.free_was(), kRoomBytes);
+    EXPECT_EQ(thread_.budget().free_was(), 2 * kRoomBytes);
+    EXPECT_TRUE(backlog_.append("a"));
+    backlog_.clear();
+  }
+}
+
+TEST_F(BacklogTest, TakesThePagesThatIdleRequestsKeepAndTellsThatItGivesBack) {
+  KeptPages idle(thread_.budget());
+  thread_.add(idle);
+  ASSERT_TRUE(thread_.budget().try_take(2 * kRoomBytes));
+  idle.kept = 2 * kRoomBytes;
+  EXPECT_TRUE(thread_.is_accounted_for());
+  ASSERT_TRUE(backlog_.append("a"));
+  EXPECT_EQ(idle.kept, 0u);
+  EXPECT_FALSE(thread_.is_accounted_for());
+  EXPECT_EQ(idle.told, 0);
+  backlog_.clear();
+  EXPECT_EQ(idle.told, 1);
+  EXPECT_TRUE(thread_.is_accounted_for());
 }
 
 }  // namespace

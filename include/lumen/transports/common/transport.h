@@ -16,6 +16,7 @@
 #include <lumen/service/request_recorder.h>
 #include <lumen/telemetry/counters.h>
 #include <lumen/transports/common/stream_taker.h>
+#include <lumen/transports/common/thread_memory.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,7 @@ struct ThreadServices {
   service::Dispatcher& dispatcher;
   telemetry::CounterWriter& counters;
   service::RequestRecorder& recorder;
+  ThreadMemory& memory;          // of its requests
   StreamTaker* http2 = nullptr;  // of a transport that was made before; nullptr: there is none
 };
 

@@ -24,9 +24,9 @@ struct Options {
   size_t max_message_bytes;
   size_t max_connections;
   size_t max_active_requests;
-  size_t max_memory_bytes;  // of all requests
-  uint64_t idle_ns;         // a connection without a request
-  uint64_t body_period_ns;  // the next body_min_bytes of a message that has begun, or its rest
+  size_t max_backlog_bytes;  // of all streams that wait for a request
+  uint64_t idle_ns;          // a connection without a request
+  uint64_t body_period_ns;   // the next body_min_bytes of a message that has begun, or its rest
   uint64_t body_min_bytes;
   uint64_t write_stall_ns;  // a reply must make progress within this time
   transports::AccessRules access;

@@ -45,7 +45,6 @@ struct Options {
   // Of one I/O thread.
   size_t max_connections;
   size_t max_active_requests;
-  size_t max_memory_bytes;
   transports::AccessRules access;
   ReplyCompression reply_compression = ReplyCompression::kAuto;
   RegionOptions regions;
