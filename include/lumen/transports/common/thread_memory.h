@@ -40,8 +40,8 @@ class ThreadMemory {
   // Before serving; it lives as long.
   void add(MemoryHolder& holder) { holders_.push_back(&holder); }
 
-  // `take` tries to take memory, and says whether it could. Where it can't, idle requests give their
-  // pages back, and it tries once more.
+  // `take` tries to take memory, and says whether it could. Where it can't, idle requests give back
+  // their pages, and it tries once more.
   template <typename Take>
   [[nodiscard]] bool take(Take&& take) noexcept {
     return take() || (drop_kept_pages() > 0 && take());
