@@ -1,5 +1,5 @@
-# One trace through two programs: a client's span of OpenTelemetry, and within it those of the server,
-# stage by stage. A real collector is named as this one: --otlp-endpoint http://127.0.0.1:4318.
+# One trace through two programs: a client's span of OpenTelemetry, and within it those of the
+# server. A real collector is named as this one: --otlp-endpoint http://127.0.0.1:4318.
 # Errors: exits 1 when the server's span is not within the client's.
 from __future__ import annotations
 

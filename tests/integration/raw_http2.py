@@ -102,7 +102,7 @@ def bytes_field(number: int, value: bytes) -> bytes:
 
 
 def identity(tensor: bytes, name: bytes = b"") -> bytes:
-    """A ModelInferRequest with its prefix; the length of its id `name` moves the tensor within the message."""
+    """A ModelInferRequest with its prefix; the length of its id moves the tensor within it."""
     shape = b"\x01" + varint(len(tensor) // 4)
     given = bytes_field(1, b"input") + bytes_field(2, b"FP32") + bytes_field(3, shape)
     return message(

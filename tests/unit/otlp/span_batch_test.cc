@@ -8,7 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <set>

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -103,6 +104,7 @@ TEST(SpanExporter, EachRecordIsExportedOrDroppedWhileModelsAreNamed) {
   const std::unique_ptr<SpanExporter> exporter = SpanExporter::start(options).value();
   constexpr uint64_t kThreads = 4, kEach = 20'000;
   std::vector<std::thread> writers;
+  writers.reserve(kThreads);
   std::atomic<uint64_t> refused{0};
   for (uint64_t thread = 0; thread < kThreads; ++thread) {
     writers.emplace_back([&, thread] {
