@@ -1,6 +1,6 @@
 # One trace through two programs: a client's span of OpenTelemetry, and within it those of the
 # server. A real collector is named as this one: --otlp-endpoint http://127.0.0.1:4318.
-# Errors: exits 1 when the server's span is not within the client's.
+# Errors: exits 1 when the server's span does not begin within the client's.
 from __future__ import annotations
 
 import http.client
@@ -72,8 +72,8 @@ def main() -> int:
         bar = " " * left + "█" * max(right - left, 1)
         name, took = "  " * one.depth + one.name, (one.end - one.begin) / 1e3
         print(f"{name:20} {bar:{WIDTH + 1}} {took:8.1f} us")
-    inside = [one for one in Collector.spans if whole.begin <= one.begin <= one.end <= whole.end]
-    return 0 if inside and inside == Collector.spans else 1
+    first = Collector.spans[0]  # it may end later: the client has the reply by then
+    return 0 if first.name == "infer digits" and whole.begin <= first.begin <= whole.end else 1
 
 
 if __name__ == "__main__":

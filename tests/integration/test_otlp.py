@@ -203,7 +203,8 @@ def test_the_spans_of_opentelemetrys_sdk_are_the_parents(
         assert context is not None and call.start_time is not None and call.end_time is not None
         assert ours["trace"] == f"{context.trace_id:032x}"
         assert ours["parent"] == f"{context.span_id:016x}"
-        assert call.start_time <= ours["begin"] <= ours["end"] <= call.end_time
+        # The client may have the reply before the server's thread looks at its clock again.
+        assert call.start_time <= ours["begin"] <= call.end_time
         assert ours["resource"]["service.name"] == "ranking"
 
 
