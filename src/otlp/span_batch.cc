@@ -1,6 +1,7 @@
 // See the header.
 #include "otlp/span_batch.h"
 
+#include <lumen/base/utf8.h>
 #include <lumen/telemetry/stages.h>
 
 #include <unistd.h>
@@ -229,7 +230,8 @@ void SpanBatch::add_attributes(const RequestRecord& record, std::string_view mod
 void SpanBatch::put(Message& to, uint32_t field, std::string_view key, std::string_view value) {
   value_.clear();
   attribute_.clear();
-  value_.text(field::kText, value);
+  // A collector refuses a whole message for one such text.
+  value_.text(field::kText, is_utf8(value) ? value : "(not UTF-8)");
   to.message(field, attribute_.text(field::kKey, key).message(field::kValue, value_));
 }
 

@@ -123,35 +123,46 @@ class Exporter final : public SpanExporter, private telemetry::RecordSink {
 
   // By "lumen-otlp".
   void take(const SharedBuffer::Flushed& flushed) noexcept override {
+    dropped_.add(telemetry::for_each_record(flushed, [this](const RequestRecord& record) {
+      add(record);
+      if (batch_.bytes() >= kMostMessageBytes) send();
+    }));
+    send();
+  }
+
+  void add(const RequestRecord& record) noexcept {
     try {
-      dropped_.add(telemetry::for_each_record(flushed, [this](const RequestRecord& record) {
-        add(record);
-        if (batch_.bytes() >= kMostMessageBytes) send();
-      }));
-      send();
-    } catch (const std::exception& e) {  // no memory for it
-      dropped_.add(batch_.records());
-      batch_.clear();
-      tell(Status::error(Code::kNoMemory, "spans are lost: %s", e.what()));
+      const std::lock_guard lock(names_mutex_);
+      batch_.add(record, name_of(record));
+    } catch (const std::exception& e) {
+      dropped_.add();
+      tell(no_memory(e));
     }
   }
 
-  void add(const RequestRecord& record) {
-    const std::lock_guard lock(names_mutex_);
+  [[nodiscard]] std::string_view name_of(const RequestRecord& record) const noexcept {
     std::string_view name;
-    if (record.model < names_.size()) {
-      for (const Name& one : names_[record.model]) {
-        if (name.empty() || one.since_ns <= record.received_wall_ns) name = one.text;
-      }
+    if (record.model >= names_.size()) return name;
+    for (const Name& one : names_[record.model]) {
+      if (name.empty() || one.since_ns <= record.received_wall_ns) name = one.text;
     }
-    batch_.add(record, name);
+    return name;
+  }
+
+  static Status no_memory(const std::exception& e) noexcept {
+    return Status::error(Code::kNoMemory, "no memory for a message: %s", e.what());
   }
 
   // The batch is empty afterwards.
-  void send() {
+  void send() noexcept {
     const size_t records = batch_.records();
     if (records == 0) return;
-    const Status status = send_until_taken();
+    Status status;
+    try {
+      status = send_until_taken();
+    } catch (const std::exception& e) {
+      status = no_memory(e);
+    }
     if (status.ok()) {
       exported_.add(records);
       is_failing_ = false;

@@ -25,7 +25,8 @@ struct SpanExporterOptions {
   std::string service_name = "lumen";                  // the resource's service.name
   std::span<const std::string_view> queue_types = {};  // of RequestRecord's queue_type and lane
   uint64_t flush_delay_ns = telemetry::RecordLogOptions{}.flush_delay_ns;
-  // Of one attempt to send. A server that stops waits for two of them at most.
+  // Of one attempt to send. A server that stops waits for two of them at most, and for as long as
+  // the machine's resolver takes for the collector's name.
   uint64_t timeout_ns = 3'000'000'000;
   // Before the second attempt; twice as long before each one after it.
   uint64_t first_delay_ns = 500'000'000;

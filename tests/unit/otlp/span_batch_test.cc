@@ -176,6 +176,21 @@ TEST(SpanBatch, StepsNameTheSpanOfTheirRequestAsParentInAnotherMessageToo) {
   }
 }
 
+// A decoder of proto3 refuses the whole message for it, with the spans of all other requests.
+TEST(SpanBatch, ATextThatIsNoUtf8IsReplaced) {
+  SpanBatch batch("\xff service", kQueues, 7);
+  RequestRecord record;
+  record.sequence = 1;
+  record.id = {'\xc3', 'x'};
+  record.id_bytes = 2;
+  batch.add(record, "mlp");
+  const std::string message(batch.message());
+  EXPECT_EQ(message.find('\xff'), message.npos);
+  EXPECT_EQ(message.find("\xc3x"), message.npos);
+  EXPECT_NE(message.find("lumen.request_id"), message.npos);
+  EXPECT_NE(message.find("(not UTF-8)"), message.rfind("(not UTF-8)"));
+}
+
 TEST(SpanBatch, ServersWithOtherSecretsHaveOtherIds) {
   RequestRecord record;
   record.sequence = 1;
