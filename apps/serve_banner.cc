@@ -160,6 +160,7 @@ void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuB
   std::printf("csv %s\n", options.telemetry_csv_path.empty()
                               ? "off"
                               : absolute_text(options.telemetry_csv_path).c_str());
+  if (!options.otlp_endpoint.empty()) std::printf("spans %s\n", options.otlp_endpoint.c_str());
   std::printf("counters %s\n",
               counters_path.empty() ? "off" : absolute_text(counters_path).c_str());
   std::printf("models %s: %zu ready, %zu unavailable\n",

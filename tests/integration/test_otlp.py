@@ -151,6 +151,7 @@ def test_a_span_says_of_its_request_the_same_as_the_csv(
     one.stop()
     lines = {line["request_id"]: line for line in read_csv(csv)}
     assert collector.heads[0] == ("/v1/traces", "application/x-protobuf")
+    assert f"spans {collector.url}" in one.banner
     spans = collector.spans()
     found, parts = requests_in(spans), stages_in(spans)
     assert set(found) == set(lines) - {"not-sampled", "without"}
