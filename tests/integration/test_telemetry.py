@@ -377,7 +377,8 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
     # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
     documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")
-    one = server("--telemetry-csv-path", str(file), *choosing)
+    spans = ("--otlp-endpoint", f"unix:{file}.no-collector")
+    one = server("--telemetry-csv-path", str(file), *choosing, *spans)
     with Connection(one.address) as connection:
         assert set(scrape(connection)) == documented
 

@@ -127,9 +127,9 @@ def test_a_pipeline_of_scikit_learn_answers_as_it_does_itself(run: Run) -> None:
 def test_the_live_swap_serves_by_all_ten_combinations_and_fails_nobody(run: Run) -> None:
     said = run("live_swap")
     rows = re.findall(r"^(\w+) +(\w+) +(\d+) requests, +[\d.]+ µs$", said, re.MULTILINE)
-    # With `auto` it has begun.
-    assert len({(queue, allocator) for queue, allocator, _ in rows if queue != "auto"}) == 10
-    assert all(int(count) >= 100 for _, _, count in rows)
+    # With `auto` it has begun, for as long as the first change takes.
+    counts = {(queue, name): int(count) for queue, name, count in rows if queue != "auto"}
+    assert len(counts) == 10 and min(counts.values()) >= 100
     assert said.endswith("\n0 failed or different\n")
 
 
