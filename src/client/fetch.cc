@@ -18,17 +18,17 @@ namespace {
 
 constexpr uint64_t kMaxReplyBytes = uint64_t{64} << 20;
 
-// What is asked for, for messages.
+// A request, as messages name it.
 struct Asked {
   const char* method;
   const Target& target;
   std::string_view path;
 };
 
-Status failed(const Asked& asked, const char* what) {
+Status failed(const Asked& asked, const char* reason) {
   return Status::error(Code::kUnavailable, "%s %.*s of %s: %s", asked.method,
                        static_cast<int>(asked.path.size()), asked.path.data(),
-                       asked.target.url.c_str(), what);
+                       asked.target.url.c_str(), reason);
 }
 
 // Whether `received` holds the whole reply, or nothing more can come (`at_end`).

@@ -185,7 +185,7 @@ def load(balanced: Balanced, clients: int) -> Iterator[list[str]]:
     try:
         eventually(lambda: each_has_asked(0), lambda: str(counts))
         yield failures
-        # A busy machine may have run few of them by now: how many is not what is tested.
+        # A busy machine may have run few of them by now: their number is not under test.
         eventually(lambda: each_has_asked(20), lambda: str(counts))
     finally:
         ended.set()

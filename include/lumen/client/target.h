@@ -39,8 +39,8 @@ inline constexpr std::string_view kTargetForms =
     "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, grpc+unix:/PATH or "
     "bus:/PATH";
 
-// Errors: kInvalidArgument; kUnavailable where the name of the host is not known now. They say
-// `forms` as what was wanted.
+// Errors: kInvalidArgument; kUnavailable where the name of the host is not known now. They name
+// `forms` as the wanted ones.
 [[nodiscard]] Result<Target> parse_target(std::string_view url,
                                           std::string_view forms = kTargetForms);
 

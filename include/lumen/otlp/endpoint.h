@@ -1,5 +1,5 @@
 // check_endpoint: whether a text may name a collector. Threads: any. Memory: none.
-// Errors: a Status that says what was wanted.
+// Errors: a Status with the wanted forms.
 #pragma once
 
 #include <lumen/base/result.h>

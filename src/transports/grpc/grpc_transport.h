@@ -50,7 +50,7 @@ class GrpcTransport final : public transports::Transport,
 
   // Of its requests.
   size_t drop_kept_pages() noexcept override;
-  // A message for which there is none is refused: while it waited, it would keep what it has.
+  // A message for which there is none is refused: while it waited, it would keep its own.
   bool awaits_memory() const noexcept override { return false; }
   void on_memory_freed() noexcept override {}
   size_t charged_bytes() const noexcept override;

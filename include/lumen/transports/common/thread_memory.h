@@ -1,4 +1,4 @@
-// ThreadMemory: the memory of all requests of one I/O thread, by whichever transport they come: one
+// ThreadMemory: the memory of all requests of one I/O thread, those of all its transports: one
 // bound for them together. A request that has ended keeps some pages for the next one; where
 // memory is short, the idle ones of all transports give theirs back.
 // Threads: its I/O thread; the budget's users any. Memory: a few words, all at start.
