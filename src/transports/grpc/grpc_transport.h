@@ -48,11 +48,9 @@ class GrpcTransport final : public transports::Transport,
   void close_all() noexcept override;
   bool is_empty() const noexcept override { return open_ == 0 && away_ == 0; }
 
-  // Of its requests.
+  // Of its requests. A message for which there is no memory is refused: while it waited, it would
+  // keep its own.
   size_t drop_kept_pages() noexcept override;
-  // A message for which there is none is refused: while it waited, it would keep its own.
-  bool awaits_memory() const noexcept override { return false; }
-  void on_memory_freed() noexcept override {}
   size_t charged_bytes() const noexcept override;
 
   // A request comes back: from any thread, which wakes the loop then.

@@ -71,7 +71,6 @@ struct KeptPages final : transports::MemoryHolder {
     budget.give_back(bytes);
     return bytes;
   }
-  bool awaits_memory() const noexcept override { return false; }
   void on_memory_freed() noexcept override { ++told; }
   size_t charged_bytes() const noexcept override { return kept; }
   MemoryBudget& budget;

@@ -17,10 +17,10 @@ class MemoryHolder {
  public:
   // Its idle requests give back the pages that they kept. Returns how many bytes.
   virtual size_t drop_kept_pages() noexcept = 0;
-  // A request of it waits for memory.
-  [[nodiscard]] virtual bool awaits_memory() const noexcept = 0;
+  // A request of it waits for memory; one that refuses such requests need not say it.
+  [[nodiscard]] virtual bool awaits_memory() const noexcept { return false; }
   // Memory has come free. It looks after its requests that wait in its next turn.
-  virtual void on_memory_freed() noexcept = 0;
+  virtual void on_memory_freed() noexcept {}
   // Of its requests, taken from the budget.
   [[nodiscard]] virtual size_t charged_bytes() const noexcept = 0;
 
