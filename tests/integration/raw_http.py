@@ -54,6 +54,11 @@ class Connection:
     def send_into_kernel(self, data: bytes) -> None:
         """Until the peer's kernel has acknowledged it, which on a busy machine takes a while."""
         self.send(data)
+        self.wait_until_acknowledged()
+
+    def wait_until_acknowledged(self) -> None:
+        """By the peer's kernel. It may do that 40 ms after the data: send over all connections
+        first."""
         unacknowledged = bytearray(4)
         while True:
             fcntl.ioctl(self.socket, termios.TIOCOUTQ, unacknowledged)

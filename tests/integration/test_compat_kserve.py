@@ -80,6 +80,7 @@ def batch(served: Server, folder: Path, rows: list[Any], *words: str) -> list[di
     return sorted(replies, key=lambda reply: reply["parameters"]["batch_index"])
 
 
+@pytest.mark.long  # a minute to install that client
 @pytest.mark.parametrize("words", [(), ("--batch-size", "8"), ("--binary-data",)], ids=str)
 def test_the_batch_client_of_mlserver_gets_the_rows_that_it_sent(
     served: Server, tmp_path: Path, words: tuple[str, ...]
@@ -106,6 +107,7 @@ def test_the_batch_client_of_mlserver_gets_the_rows_that_it_sent(
         )
 
 
+@pytest.mark.long
 def test_the_batch_client_of_mlserver_is_told_which_row_is_wrong(
     served: Server, tmp_path: Path
 ) -> None:

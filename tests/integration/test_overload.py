@@ -54,7 +54,9 @@ def send_at_once(one: Server, connections: list[Connection], request: bytes) -> 
     """All come to the server in one turn of its loop; the replies in the order of their coming."""
     with stopped(one.pid):
         for connection in connections:
-            connection.send_into_kernel(request)
+            connection.send(request)
+        for connection in connections:
+            connection.wait_until_acknowledged()
     replies = []
     with selectors.DefaultSelector() as selector:
         for connection in connections:

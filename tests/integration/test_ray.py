@@ -17,7 +17,8 @@ import judge_programs
 
 CALLS = Path(__file__).with_name("ray_calls.py")
 SEEN = ["three replicas, one server", "a refusal", "a server that was killed", "the end"]
-pytestmark = pytest.mark.tool
+# Ray's own installation and start are most of two minutes.
+pytestmark = [pytest.mark.tool, pytest.mark.long]
 
 
 def test_replicas_of_ray_serve_share_a_server_and_lose_no_request_as_it_is_killed(

@@ -215,7 +215,7 @@ def test_two_servers_are_loaded_in_turn(lumen_binary: Path, load: str) -> None:
 
 def test_models_that_are_loaded_together_have_metrics_of_their_own(lumen_binary: Path) -> None:
     build = builds.Build("head", "head", lumen_binary.parent)
-    serving = contests.Serving([build, build], "auto", slice_s=0.3, load="mixed")
+    serving = contests.Serving([build, build], "auto", slice_s=1.0, load="mixed")
     (costs,) = serving.block((0,))
     assert list(costs) == ["mlp requests/s", "squeezenet requests/s"]
     assert serving.shown("mlp requests/s", costs["mlp requests/s"]).replace(",", "").isdigit()

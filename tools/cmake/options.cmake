@@ -30,8 +30,9 @@ set(LUMEN_TESTS_LEFT_OUT "")
 set(LUMEN_TEST_FILES_LEFT_OUT "")
 if(LUMEN_SANITIZE STREQUAL "thread")
   set(LUMEN_TESTS_LEFT_OUT unit_tensor unit_wire unit_onnx unit_doctor fuzz)
-  # A minute of compiling on two CPUs; what has threads stays (see the test in tests/python/test_tooling.py).
-  set(LUMEN_TEST_FILES_LEFT_OUT deadlines eviction_conformance failure frequency_sketch hash keys lfu lru model sweep)
+  # A minute of compiling and three of running on two CPUs; files with threads stay (see the test in tests/python/test_tooling.py).
+  set(LUMEN_TEST_FILES_LEFT_OUT bounds deadlines eviction_conformance failure frequency_sketch growth hash keys lfu lru model
+      sweep ttl)
   list(TRANSFORM LUMEN_TEST_FILES_LEFT_OUT PREPEND "tests/unit/cache/")
   list(TRANSFORM LUMEN_TEST_FILES_LEFT_OUT APPEND "_test.cc")
 endif()
