@@ -110,7 +110,7 @@ class Serving:
                     servers[at] = stack.enter_context(server)
                 except ServerError as error:
                     raise BenchError(f"{self.builds[at].name}: {error}") from error
-                # Each of several models has to have an answer, the slowest one's on a busy machine, too.
+                # Of several models each has to have an answer, on a busy machine, too.
                 self.ask(server, WARM_UP_S if len(self.load.models) == 1 else self.slice_s)
             return [self.slice(servers[at]) for at in who]
 

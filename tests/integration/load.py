@@ -205,7 +205,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process stands still: requests that its kernel has by the end (send_into_kernel) come to
+    """The process stands still: requests that its kernel has acknowledged by the end come to
     it in one turn of its loop."""
     os.kill(pid, signal.SIGSTOP)
     try:
