@@ -61,6 +61,9 @@ set_source_files_properties(${LUMEN_UNITY_ALONE} PROPERTIES SKIP_UNITY_BUILD_INC
 function(lumen_unity TARGET)
   if(LUMEN_SANITIZE AND NOT LUMEN_FUZZ)
     set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-    target_compile_options(${TARGET} PRIVATE -Wno-shadow -Wno-subobject-linkage)
+    # The joint file names its sources by whole paths, and __FILE__ is one: with a path of the checkout in
+    # it, ccache would keep nothing for another checkout.
+    target_compile_options(${TARGET} PRIVATE -Wno-shadow -Wno-subobject-linkage
+                                             -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
   endif()
 endfunction()
