@@ -1,5 +1,5 @@
 # The sanitizers' builds compile the sources of a target as one file: the headers and the templates of
-# JSON and of GoogleTest once, not once a source, which is two thirds of a cold build. The release build
+# JSON and of GoogleTest once, not once a source, which is half of a cold build. The release build
 # compiles each source alone, and has the warnings about shadowed names.
 
 # Sources with a private name that another source of their target has, too; and those of which a program
