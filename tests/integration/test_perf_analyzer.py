@@ -72,7 +72,7 @@ def measure(served: Server, words: list[str], model: str) -> subprocess.Complete
                 env=perf_analyzer.environment(),
                 capture_output=True,
                 text=True,
-                timeout=20 * PATIENCE,
+                timeout=30 * PATIENCE,
             )
         except subprocess.TimeoutExpired:
             if answered(served, model) - before < REQUESTS:

@@ -63,7 +63,8 @@ function(lumen_unity TARGET)
     set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     # The joint file names its sources by whole paths, and __FILE__ is one: with a path of the checkout in
     # it, ccache would keep nothing for another checkout.
-    target_compile_options(${TARGET} PRIVATE -Wno-shadow -Wno-subobject-linkage
+    target_compile_options(${TARGET} PRIVATE -Wno-shadow
+                                             "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>"
                                              -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
   endif()
 endfunction()
