@@ -2,6 +2,7 @@
 #include "models_command.h"
 
 #include <lumen/backends/built_in.h>
+#include <lumen/backends/python.h>
 #include <lumen/base/clock.h>
 #include <lumen/models/execution_provider.h>
 #include <lumen/models/load_progress.h>
@@ -9,6 +10,7 @@
 #include <lumen/server/settings.h>
 #include <lumen/telemetry/counters.h>
 
+#include "python_command.h"
 #include "serve_banner.h"
 #include "trial_process.h"
 
@@ -20,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -32,6 +35,7 @@ struct ModelsArguments {
   std::filesystem::path repository = "models";
   std::string backend{lumen::models::kAutoBackend};
   std::string execution_providers{"[]"};
+  std::string python{"off"};
   bool explain = false;
 };
 
@@ -81,9 +85,11 @@ int with_models(const char* command, const ModelsArguments& arguments,
                  providers.status().c_message());
     return 2;
   }
+  auto backends = lumen::backends::with_devices(*providers);
+  backends.push_back(lumen::backends::make_python(python_for_models(arguments.python)));
   TrialProcesses trials({.execution_providers = arguments.execution_providers});
   const auto repository = lumen::models::ModelRepository::open(
-      arguments.repository, lumen::backends::with_devices(*providers), *counters,
+      arguments.repository, std::move(backends), *counters,
       {.backend = arguments.backend,
        .cache = lumen::models::default_choices_file(),
        .trials = &trials},
@@ -150,6 +156,8 @@ void add_models_command(CLI::App& app, int& exit_status) {
                       "of models whose config.json names none; default: auto");
   command->add_option("--execution-providers", arguments->execution_providers,
                       "as lumen serve takes it: ways to devices, a list in JSON");
+  command->add_option("--python", arguments->python,
+                      "as lumen serve takes it: runs model.py by that interpreter; default: off");
   command->add_flag(
       "--explain", arguments->explain,
       "with the measurements of each backend, and why one can't; also what is not packed, and why");
@@ -169,5 +177,7 @@ void add_check_command(CLI::App& app, int& exit_status) {
                       "of models whose config.json names none; default: auto");
   command->add_option("--execution-providers", arguments->execution_providers,
                       "as lumen serve takes it: ways to devices, a list in JSON");
+  command->add_option("--python", arguments->python,
+                      "as lumen serve takes it: runs model.py by that interpreter; default: off");
   command->callback([arguments, &exit_status] { exit_status = run_check(*arguments); });
 }

@@ -102,17 +102,24 @@ std::string find_python(const char* called) {
   return "python3";
 }
 
+// The source tree's package; empty: none, or installed.
+std::string package_folder() {
+  if (kSourceTree.empty()) return {};
+  const fs::path package = fs::path(kSourceTree) / "python";
+  std::error_code error;
+  return fs::exists(package / "lumen_engine" / "__main__.py", error) ? package.string() : "";
+}
+
 // Our tree's package, and our own path, for the programs that the command runs.
 void set_environment() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) setenv("LUMEN_BINARY", self.c_str(), 0);
-  if (kSourceTree.empty()) return;
-  const fs::path package = fs::path(kSourceTree) / "python";
-  if (!fs::exists(package / "lumen_engine" / "__main__.py", error)) return;
+  const std::string package = package_folder();
+  if (package.empty()) return;
   const char* before = std::getenv("PYTHONPATH");
   const std::string rest = before == nullptr || *before == '\0' ? "" : ":" + std::string(before);
-  setenv("PYTHONPATH", (package.string() + rest).c_str(), 1);
+  setenv("PYTHONPATH", (package + rest).c_str(), 1);
 }
 
 // The exit status of the probe, or -1 with errno.
@@ -169,6 +176,12 @@ std::optional<int> run_python_command(char** argv) {
   const std::string python = find_python(argv[0]);
   set_environment();
   return become_python(python, argv);
+}
+
+lumen::backends::PythonOptions python_for_models(const std::string& setting) {
+  if (setting == "off") return {};
+  return {.interpreter = setting == "on" ? find_python(program_invocation_name) : setting,
+          .package_folder = package_folder()};
 }
 
 std::span<const std::string_view> flags_of_python_command(std::string_view name) {

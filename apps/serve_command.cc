@@ -2,6 +2,7 @@
 // thread; control plane.
 #include "serve_command.h"
 
+#include "python_command.h"
 #include "serve_banner.h"
 #include "serve_log.h"
 #include "service_manager.h"
@@ -9,6 +10,7 @@
 #include "trial_process.h"
 
 #include <lumen/backends/built_in.h>
+#include <lumen/backends/python.h>
 #include <lumen/base/core_distance.h>
 #include <lumen/base/cpu.h>
 #include <lumen/models/backend.h>
@@ -31,6 +33,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -223,11 +226,15 @@ std::string note_of_model(const lumen::models::Model& model, const Server& serve
   return note + instances_text(server.instances_of(model));
 }
 
-// With the backends of the CPU and of the devices that the settings name.
+// With the backends of the CPU, of the devices that the settings name, and of Python.
 Result<std::unique_ptr<Server>> start_server(const ServerOptions& options) {
   const auto providers = lumen::models::parse_execution_providers(options.execution_providers);
   if (!providers.ok()) return providers.status();
-  return Server::start(options, lumen::backends::with_devices(*providers), report);
+  auto backends = lumen::backends::with_devices(*providers);
+  lumen::backends::PythonOptions python = python_for_models(options.python);
+  python.tell = [](const std::string& text) { spdlog::warn("{}", text); };
+  backends.push_back(lumen::backends::make_python(std::move(python)));
+  return Server::start(options, std::move(backends), report);
 }
 
 void warn_of_exposure(const ServerOptions& options) {

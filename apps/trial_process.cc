@@ -4,11 +4,10 @@
 
 #include <lumen/backends/built_in.h>
 #include <lumen/base/clock.h>
+#include <lumen/base/spawn.h>
 #include <lumen/models/execution_provider.h>
 
-#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -83,46 +82,6 @@ ModelSource source_of(const Json& json) {
   return source;
 }
 
-class SpawnActions {
- public:
-  SpawnActions() {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
-  }
-  ~SpawnActions() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnActions(const SpawnActions&) = delete;
-  SpawnActions& operator=(const SpawnActions&) = delete;
-
-  // A group of its own, since a stop from the terminal is the server's; the usual signals.
-  void set(int socket) {
-    posix_spawn_file_actions_adddup2(&actions_, socket, kTrialSocket);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions_, STDERR_FILENO, STDOUT_FILENO);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  }
-  [[nodiscard]] posix_spawn_file_actions_t* actions() noexcept { return &actions_; }
-  [[nodiscard]] posix_spawnattr_t* attributes() noexcept { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
-
-// "by signal 11 (Segmentation fault)".
-std::string text_of_end(int status) {
-  if (WIFSIGNALED(status)) {
-    return fmt::format("by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  }
-  return fmt::format("with exit status {}", WEXITSTATUS(status));
-}
-
 bool was_set(const std::atomic<bool>* stop) noexcept {
   return stop != nullptr &&
          stop->load(std::memory_order_relaxed);  // relaxed: nothing else is told by it
@@ -157,8 +116,7 @@ Status TrialProcess::start(const TrialProgram& program) {
   }
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  SpawnActions spawn;
-  spawn.set(theirs.get());
+  const lumen::SpawnActions spawn(theirs.get(), kTrialSocket);
   std::string name = "lumen";
   std::string command(kTryModelsCommand);
   std::string providers = program.execution_providers;
@@ -259,5 +217,5 @@ Status TrialProcesses::try_in_process(const ModelSource& source, std::string_vie
     case TrialProcess::Answer::kEnded: break;
   }
   return Status::error(Code::kUnavailable, "ended the process in which models are tried first, %s",
-                       text_of_end(process->reap()).c_str());
+                       lumen::text_of_end(process->reap()).c_str());
 }

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <deque>
+#include <vector>
 
 #include "handles.h"
 
@@ -14,6 +16,18 @@ namespace {
 
 std::span<const std::byte> bytes_of(const Buffer& buffer) {
   return {static_cast<const std::byte*>(buffer.view().buf), buffer.size()};
+}
+// A buffer, or a list of them.
+std::deque<Buffer> buffers_of(nb::handle data) {
+  std::deque<Buffer> buffers;  // a Buffer does not move
+  if (!nb::isinstance<nb::list>(data)) {
+    buffers.emplace_back(data, PyBUF_C_CONTIGUOUS);
+    return buffers;
+  }
+  for (const nb::handle part : nb::borrow<nb::list>(data)) {
+    buffers.emplace_back(part, PyBUF_C_CONTIGUOUS);
+  }
+  return buffers;
 }
 nb::bytes copy_of(std::span<const std::byte> data) {
   return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
@@ -183,10 +197,13 @@ class ResponderHandle {
              std::optional<double> timeout) {
     check();
     const Use use(busy_);
-    const Buffer buffer(data, PyBUF_C_CONTIGUOUS);
+    const std::deque<Buffer> buffers = buffers_of(data);
+    std::vector<std::span<const std::byte>> parts;
+    parts.reserve(buffers.size());
+    for (const Buffer& buffer : buffers) parts.push_back(bytes_of(buffer));
     const uint64_t deadline_ns = deadline_of(timeout);
     const Outcome outcome = wait_interruptibly(deadline_ns, [&](uint64_t until) {
-      return responder_.reply(id, bytes_of(buffer), type_id, status, until);
+      return responder_.reply_parts(id, parts, type_id, status, until);
     });
     if (outcome != Outcome::kOk) raise(outcome);
   }

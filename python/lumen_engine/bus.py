@@ -520,7 +520,10 @@ class Responder:
         status: int = 0,
         timeout: float | None = None,
     ) -> None:
-        """Answers a request, in any order. status 0 is success; all else is yours to define."""
+        """Answers a request, in any order. status 0 is success; all else is yours to define.
+
+        data: a C-contiguous buffer, or a list of them, which follow each other without a gap.
+        """
         self._raw.reply(id, data, type_id, status, timeout)
 
     def close(self) -> None:

@@ -109,11 +109,22 @@ Responder::Responder(Connection connection) : connection_(std::move(connection))
 
 Outcome Responder::reply(uint64_t id, std::span<const std::byte> data, uint32_t type_id,
                          uint32_t status, uint64_t deadline_ns) noexcept {
+  return reply_parts(id, {&data, 1}, type_id, status, deadline_ns);
+}
+
+Outcome Responder::reply_parts(uint64_t id, std::span<const std::span<const std::byte>> parts,
+                               uint32_t type_id, uint32_t status, uint64_t deadline_ns) noexcept {
+  size_t size = 0;
+  for (const std::span<const std::byte> part : parts) size += part.size();
   const Publisher::Place place = detail::data_of(
-      connection_.publisher->reserve(sizeof(MessageTrailer) + data.size(), deadline_ns));
+      connection_.publisher->reserve(sizeof(MessageTrailer) + size, deadline_ns));
   if (!place) return place.outcome;
-  if (!data.empty()) std::memcpy(place.bytes.data(), data.data(), data.size());
-  reply_reserved(id, data.size(), type_id, status);
+  std::byte* at = place.bytes.data();
+  for (const std::span<const std::byte> part : parts) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  reply_reserved(id, size, type_id, status);
   flush();
   return Outcome::kOk;
 }

@@ -85,7 +85,8 @@ bool Backends::loads_in_parallel() const noexcept {
 std::vector<Backends::Entry*> Backends::available() const {
   std::vector<Entry*> found;
   for (const auto& entry : entries_) {
-    if (entry->backend->availability().ok()) found.push_back(entry.get());
+    const Backend& backend = *entry->backend;
+    if (backend.traits().reads_graphs && backend.availability().ok()) found.push_back(entry.get());
   }
   return found;
 }

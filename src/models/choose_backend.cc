@@ -57,7 +57,7 @@ Status refused(const Backend& backend, const ModelSource& source,
 // The first time that this backend gets this model on this machine. The error is of a sentence that
 // begins with the backend.
 Status try_first(const Backend& backend, const ModelSource& source, const LoadOptions& options) {
-  if (options.trials == nullptr) return {};
+  if (options.trials == nullptr || !backend.traits().reads_graphs) return {};
   const ChoiceCache cache(options.cache);
   const std::string key = ChoiceCache::key_of(source, backend.description(), "tried");
   if (cache.find(key)) return {};

@@ -7,6 +7,7 @@
 
 #include <lumen/base/limits.h>
 #include <lumen/base/utf8.h>
+#include <lumen/models/backend_choice.h>
 
 #include "models/model_config.h"
 #include "models/scan_files.h"
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <functional>
@@ -107,22 +109,34 @@ Status read_version_files(int directory, const std::filesystem::path& path, cons
   return {};
 }
 
+constexpr std::array kModelFiles = {"model.onnx", "model.xml", "model.py"};
+
+const char* model_file_in(int directory) noexcept {
+  for (const char* name : kModelFiles) {
+    if (kind_at(directory, name) != Kind::kAbsent) return name;
+  }
+  return nullptr;
+}
+
 // Sets source.file, or says why there is none.
 Status find_model_file(int model_directory, const std::filesystem::path& version_path,
                        const Bounds& bounds, ModelSource& source) {
   const UniqueFd directory = open_directory(model_directory, version_path.filename().c_str());
   if (!directory.valid()) return Status::from_errno(errno, "opening %s", version_path.c_str());
-  const bool onnx = kind_at(directory.get(), "model.onnx") != Kind::kAbsent;
-  const bool xml = kind_at(directory.get(), "model.xml") != Kind::kAbsent;
-  if (onnx == xml) {
-    return Status::error(Code::kUnavailable, "%s holds %s; wanted exactly one of them",
-                         version_path.c_str(),
-                         onnx ? "both model.onnx and model.xml" : "no model.onnx and no model.xml");
+  std::string there;
+  for (const char* name : kModelFiles) {
+    if (kind_at(directory.get(), name) == Kind::kAbsent) continue;
+    source.file = version_path / name;
+    there.append(there.empty() ? "" : " and ").append(name);
   }
-  source.file = version_path / (onnx ? "model.onnx" : "model.xml");
+  if (source.file.empty() || there.find(' ') != std::string::npos) {
+    return Status::error(Code::kUnavailable, "%s holds %s; wanted one of model.onnx, model.xml and "
+                         "model.py", version_path.c_str(),
+                         there.empty() ? "no file of a model" : there.c_str());
+  }
   LUMEN_RETURN_IF_ERROR(check_file(directory.get(), source.file, bounds));
   // The weights of an IR; a model without weights has none.
-  if (xml && kind_at(directory.get(), "model.bin") != Kind::kAbsent) {
+  if (source.file.extension() == ".xml" && kind_at(directory.get(), "model.bin") != Kind::kAbsent) {
     LUMEN_RETURN_IF_ERROR(check_file(directory.get(), version_path / "model.bin", bounds));
   }
   for (const char* name : {"quantization.json", "quantization.rows"}) {
@@ -134,8 +148,7 @@ Status find_model_file(int model_directory, const std::filesystem::path& version
 
 bool holds_model_file(int parent, const std::string& name) noexcept {
   const UniqueFd directory = open_directory(parent, name.c_str());
-  return directory.valid() && (kind_at(directory.get(), "model.onnx") != Kind::kAbsent ||
-                               kind_at(directory.get(), "model.xml") != Kind::kAbsent);
+  return directory.valid() && model_file_in(directory.get()) != nullptr;
 }
 
 Status bad_name(const std::string& name) {
@@ -158,13 +171,6 @@ Status check_version(int model_directory, const std::filesystem::path& path, con
   }
   if (is_ensemble) return {};
   return find_model_file(model_directory, path, bounds, found.source);
-}
-
-const char* model_file_in(int directory) noexcept {
-  for (const char* name : {"model.onnx", "model.xml"}) {
-    if (kind_at(directory, name) != Kind::kAbsent) return name;
-  }
-  return nullptr;
 }
 
 // Of a folder without versions: the probable mistake, and the move that mends it. ok: it is no
@@ -192,6 +198,19 @@ Status misplaced(int directory, const std::filesystem::path& path,
                          path.c_str(), printable(entry.name).c_str(), path.c_str());
   }
   return {};
+}
+
+// One backend alone serves a program.
+void name_python(FoundModel& found) {
+  std::string& backend = found.source.options.backend;
+  if (found.status.ok() && !backend.empty() && backend != kAutoBackend &&
+      backend != kPythonBackend) {
+    found.status =
+        Status::error(Code::kUnavailable, "config.json: key \"backend\": got \"%s\", wanted "
+                      "\"python\", which serves %s", backend.c_str(),
+                      found.source.file.c_str());
+  }
+  backend = kPythonBackend;
 }
 
 // Leaves the versions that are to be served; a listed one that is not there stands among them with
@@ -257,6 +276,7 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     found.version_number = version_number(entry.name);
     found.status = check_version(directory.get(), path / entry.name, bounds, is_ensemble, found);
     if (options.ok()) found.source.options = *options;
+    if (found.source.file.extension() == ".py") name_python(found);
     if (found.status.ok()) found.status = options.status();
     if (found.status.ok()) found.status = labels.status();
     versions.push_back(std::move(found));
@@ -300,7 +320,7 @@ Result<std::vector<FoundModel>> scan_repository(const std::filesystem::path& dir
   if (!root.valid()) {
     return Status::from_errno(errno,
                               "opening model repository %s (wanted a readable directory of "
-                              "<model>/<version>/model.onnx or model.xml)",
+                              "<model>/<version>/model.onnx, model.xml or model.py)",
                               directory.c_str());
   }
   Result<std::vector<Entry>> entries = list(root.get(), directory);

@@ -111,6 +111,12 @@ def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
     )
 
 
+def test_a_receipt_is_read_by_one_request_also_where_it_stands_on_its_head(run: Run) -> None:
+    said = run("ocr")
+    for turn in (0, 180):
+        assert f"turned by {turn}: LUMEN COFFEE | 12 Harbour Street | " in said
+
+
 def test_the_metrics_tell_the_mean_of_each_stage(run: Run) -> None:
     said = run("metrics")
     rows = dict(re.findall(r"^  (\w+) +([\d.]+)$", said, re.MULTILINE))

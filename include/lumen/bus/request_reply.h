@@ -116,6 +116,8 @@ class Requester {
                            uint64_t deadline_ns = UINT64_MAX) noexcept;
 
   [[nodiscard]] uint32_t in_flight() const noexcept { return in_flight_; }
+  // No request in flight is late before; it may lie before the earliest deadline. UINT64_MAX: none.
+  [[nodiscard]] uint64_t next_deadline_ns() const noexcept { return next_deadline_ns_; }
   [[nodiscard]] uint64_t unexpected() const noexcept { return unexpected_; }
   [[nodiscard]] Connection& connection() noexcept { return connection_; }
 
@@ -162,6 +164,10 @@ class Responder {
   // Waits for room until the deadline, copies and flushes.
   Outcome reply(uint64_t id, std::span<const std::byte> data, uint32_t type_id, uint32_t status = 0,
                 uint64_t deadline_ns = UINT64_MAX) noexcept;
+  // The parts follow each other without a gap.
+  Outcome reply_parts(uint64_t id, std::span<const std::span<const std::byte>> parts,
+                      uint32_t type_id, uint32_t status = 0,
+                      uint64_t deadline_ns = UINT64_MAX) noexcept;
 
   [[nodiscard]] uint64_t late() const noexcept { return late_; }
   [[nodiscard]] Connection& connection() noexcept { return connection_; }

@@ -118,7 +118,7 @@ class CompiledCache;
 struct ModelSource {
   std::string name;
   std::string version;
-  std::filesystem::path file;  // model.onnx or model.xml
+  std::filesystem::path file;  // model.onnx, model.xml or model.py
   ModelOptions options;
   // An ONNX file as a graph, mapped while the model is loaded; nullptr: another form, or not read
   // yet.
@@ -177,6 +177,9 @@ class LoadedModel {
   // model's own options; a backend may compile for them, and must run them in any case.
   [[nodiscard]] virtual Result<std::unique_ptr<Instance>> create_instance(
       std::span<const uint32_t> batch_sizes) = 0;
+  // How often a process that serves it was started again; nullopt: it is served in this one. By any
+  // thread.
+  [[nodiscard]] virtual std::optional<uint64_t> restarts() const noexcept { return std::nullopt; }
 };
 
 // The engine's freedom with a backend's instances.
@@ -198,6 +201,9 @@ struct BackendTraits {
   // Computes each place of the first axis by itself, for any model: requests may be run in one
   // call.
   bool has_independent_rows = false;
+  // Serves graphs: "auto" may give it one, after a trial in a process of its own. Otherwise it serves
+  // the models that name it.
+  bool reads_graphs = true;
   // Operators that are known to be computed as ONNX defines them: "auto" gives it no other.
   // nullptr: all.
   const OperatorTable* operators = nullptr;

@@ -36,6 +36,8 @@ struct BackendChoice {
 
 // The word for a choice by measuring.
 inline constexpr std::string_view kAutoBackend = "auto";
+// Serves model.py, and nothing else does.
+inline constexpr std::string_view kPythonBackend = "python";
 
 // How models are found, and which backend gets them.
 struct LoadOptions {

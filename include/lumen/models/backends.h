@@ -56,7 +56,7 @@ class Backends {
   void unregister_memory(std::span<std::byte> region) noexcept;
 
   [[nodiscard]] bool loads_in_parallel() const noexcept;  // any of them
-  // Those that this machine can use: "auto" chooses among them.
+  // Those that read graphs and that this machine can use: "auto" chooses among them.
   [[nodiscard]] std::vector<Entry*> available() const;
   [[nodiscard]] std::string description() const;  // of those, for the banner
 

