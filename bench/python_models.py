@@ -1,11 +1,11 @@
 """The question: what does it cost that a model is a program in Python instead of a graph?
 
-  lumen bench (HTTP and the bus) --> lumen, a model in Python: x * 2 with NumPy, in its own process
-  lumen bench (HTTP and the bus) --> lumen, the same as an ONNX graph
+  lumen bench (HTTP and the bus) --> lumen, a model in Python that gives its input back
+  lumen bench (HTTP and the bus) --> lumen, an ONNX graph of one addition
 
 The two take turns on one server. Beside the clients' latency: how long a request is with the Python
-process, by the server's own clock (stage "inference"): two hand-overs between processes, NumPy, and
-the copies of the tensors.
+process, by the server's own clock (stage "inference"): two hand-overs between processes, the copies
+of the tensors, and the code around run(). What run() does comes on top: x * 2 takes 10 us there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import onnx_tools
 PYTHON, GRAPH = "python", "graph"
 SIZES = {"4 numbers": 4, "a picture of 224 x 224": 3 * 224 * 224}
 CLIENTS = (1, 16)
-PROGRAM = "def run(inputs):\n    return {'y': inputs['x'] * 2}\n"
+PROGRAM = "def run(inputs):\n    return {'y': inputs['x']}\n"
 
 
 def make_models(models: Path, numbers: int) -> None:
@@ -81,8 +81,8 @@ BENCH = Bench(
     measure=measure,
     minutes=2.5,
     quick_minutes=0.6,
-    rounds=(7, 2),
-    seconds=(1.0, 0.5),
+    rounds=(5, 2),
+    seconds=(0.7, 0.4),
     sources=("include/**", "src/**", "apps/**", "python/lumen_engine/*.py"),
     goals=(
         Goal(

@@ -58,7 +58,10 @@ class RequesterHandle {
     check();
     const Use use(busy_);
     const std::optional<Requester::Reply> reply = requester_.try_take();
-    if (!reply) return nb::none();
+    if (!reply) {
+      requester_.release();  // of replies that came too late
+      return nb::none();
+    }
     nb::object taken = nb::make_tuple(reply->id, reply->outcome != Outcome::kOk, reply->status,
                                       reply->type_id, copy_of(reply->data));
     requester_.release();
@@ -145,6 +148,7 @@ class RequesterHandle {
         if (reply->outcome != Outcome::kOk) raise(reply->outcome);
         return *reply;
       }
+      requester_.release();  // of late replies
       Outcome outcome = Outcome::kOk;
       try {
         outcome =
@@ -187,6 +191,7 @@ class ResponderHandle {
         responder_.release();
         return taken;
       }
+      responder_.release();  // of late requests, which try_take() has dropped
       const Outcome outcome =
           wait_interruptibly(deadline_ns, [&](uint64_t until) { return responder_.wait(until); });
       if (outcome == Outcome::kClosed) return nb::none();

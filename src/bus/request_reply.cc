@@ -95,6 +95,7 @@ Requester::Reply Requester::call(std::span<const std::byte> data, uint32_t type_
         if (reply->id == sent.id) return *reply;
         release();
       }
+      release();  // of late replies
       const Outcome outcome = wait(deadline_ns);
       if (outcome == Outcome::kOk) continue;
       (void)cancel(sent.id);
@@ -116,8 +117,8 @@ Outcome Responder::reply_parts(uint64_t id, std::span<const std::span<const std:
                                uint32_t type_id, uint32_t status, uint64_t deadline_ns) noexcept {
   size_t size = 0;
   for (const std::span<const std::byte> part : parts) size += part.size();
-  const Publisher::Place place = detail::data_of(
-      connection_.publisher->reserve(sizeof(MessageTrailer) + size, deadline_ns));
+  const Publisher::Place place =
+      detail::data_of(connection_.publisher->reserve(sizeof(MessageTrailer) + size, deadline_ns));
   if (!place) return place.outcome;
   std::byte* at = place.bytes.data();
   for (const std::span<const std::byte> part : parts) {

@@ -130,8 +130,10 @@ Status find_model_file(int model_directory, const std::filesystem::path& version
     there.append(there.empty() ? "" : " and ").append(name);
   }
   if (source.file.empty() || there.find(' ') != std::string::npos) {
-    return Status::error(Code::kUnavailable, "%s holds %s; wanted one of model.onnx, model.xml and "
-                         "model.py", version_path.c_str(),
+    return Status::error(Code::kUnavailable,
+                         "%s holds %s; wanted one of model.onnx, model.xml and "
+                         "model.py",
+                         version_path.c_str(),
                          there.empty() ? "no file of a model" : there.c_str());
   }
   LUMEN_RETURN_IF_ERROR(check_file(directory.get(), source.file, bounds));
@@ -205,10 +207,10 @@ void name_python(FoundModel& found) {
   std::string& backend = found.source.options.backend;
   if (found.status.ok() && !backend.empty() && backend != kAutoBackend &&
       backend != kPythonBackend) {
-    found.status =
-        Status::error(Code::kUnavailable, "config.json: key \"backend\": got \"%s\", wanted "
-                      "\"python\", which serves %s", backend.c_str(),
-                      found.source.file.c_str());
+    found.status = Status::error(Code::kUnavailable,
+                                 "config.json: key \"backend\": got \"%s\", wanted "
+                                 "\"python\", which serves %s",
+                                 backend.c_str(), found.source.file.c_str());
   }
   backend = kPythonBackend;
 }

@@ -99,9 +99,10 @@ Status CallFiles::add(std::string_view model, const std::string& key, const json
                          shown(json(key)).c_str());
   }
   if (name.ends_with(".py")) {
-    return Status::error(Code::kForbidden,
-                         "parameter %s: a call may bring no program; put it into the model repository",
-                         shown(json(key)).c_str());
+    return Status::error(
+        Code::kForbidden,
+        "parameter %s: a call may bring no program; put it into the model repository",
+        shown(json(key)).c_str());
   }
   const std::optional<std::string> bytes =
       value.is_string() ? decode_base64(value.get_ref<const std::string&>()) : std::nullopt;

@@ -263,10 +263,10 @@ constexpr Setting kSettings[] = {
          .is_list = true},
         "ways of ONNX Runtime to devices, each a backend by its name: plugins, and options of cuda "
         "and tensorrt"),
-    row<&S::python>("server.python", kRestart,
-                    {.form = "on, off, or an interpreter", .check = check_not_empty},
-                    "serves model.py, which is a program, in a process of its own; on: by the Python "
-                    "that lumen's own commands use"),
+    row<&S::python>(
+        "server.python", kRestart, {.form = "on, off, or an interpreter", .check = check_not_empty},
+        "serves model.py, which is a program, in a process of its own; on: by the Python "
+        "that lumen's own commands use"),
     row<&S::backend_choices>("server.backend_choices", kRestart, {.form = "a path, or off"},
                              "where the choices of auto are kept for the next start; not set: "
                              "$XDG_CACHE_HOME/lumen/backends.json"),

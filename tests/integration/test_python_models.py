@@ -139,6 +139,56 @@ def test_random_requests_of_many_clients_get_their_own_answers(
     assert len(python_processes(one)) == 1
 
 
+def test_requests_that_the_ring_has_no_room_for_wait(server: StartServer, models: Path) -> None:
+    """16 of 12 MB at once, and the ring takes 64 MiB."""
+    write_model(
+        models, "sum", "def run(inputs):\n    return {'y': inputs['x'].sum(keepdims=True)}\n"
+    )
+    one = start(server, models, "--io-threads", "2", "--thread-count", "2")
+    faults: list[str] = []
+
+    def load(value: int) -> None:
+        x = np.full(3_000_000, value, np.float32)
+        with Client(f"http://{one.url}") as client:
+            for _ in range(3):
+                got = client.infer("sum", {"x": x})["y"][0]
+                faults.extend([] if got == x.sum() else [f"{value}: {got}"])
+
+    threads = [threading.Thread(target=load, args=(value,)) for value in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    (process,) = python_processes(one)
+    assert process
+
+
+def test_a_ring_full_of_late_requests_is_emptied(server: StartServer, models: Path) -> None:
+    """The process drops late requests without a reply, so nothing but the room itself is told."""
+    slow = "import time\ndef run(inputs):\n    time.sleep(float(inputs['x'][0]))\n    return {'y': inputs['x']}\n"
+    write_model(models, "slow", slow)
+    one = start(server, models, "--thread-count", "4")
+    statuses = []
+
+    def load() -> None:
+        try:
+            ask(one, "slow", np.full(4_000_000, 1.0, np.float32), deadline=0.5)
+        except InferError as error:
+            statuses.append(error.status)
+
+    (before,) = python_processes(one)
+    threads = [threading.Thread(target=load) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [504] * 12
+    x = np.full(4_000_000, 0.0, np.float32)
+    np.testing.assert_array_equal(ask(one, "slow", x), x)
+    assert python_processes(one) == [before]
+
+
 FAULTS = """
 import os, signal, time
 import numpy as np

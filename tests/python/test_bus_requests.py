@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 
 import pytest
 from integration.bus_pair import PATIENCE
@@ -100,3 +101,78 @@ def test_await_keeps_its_timeout_while_no_more_may_be_in_flight(path: str) -> No
 
         asyncio.run(wait())
         responder.close()
+
+
+def test_late_requests_give_their_room_back_though_none_is_answered(path: str) -> None:
+    with bus.listen(path, role="both", capacity=4096) as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        large = bytes(1500)
+        while requester.send(large, timeout=0.01) is not None:
+            pass
+        time.sleep(0.05)  # sleep: until they are late
+        taken: list[bus.Request] = []
+        thread = threading.Thread(target=lambda: taken.append(next(responder.requests(PATIENCE))))
+        thread.start()
+        end = time.monotonic() + PATIENCE
+        while requester.send(large, timeout=PATIENCE) is None:
+            list(requester.replies(0.01))
+            assert time.monotonic() < end
+        thread.join()
+        assert taken[0].data == large
+        responder.close()
+        requester.close()
+
+
+@pytest.mark.parametrize("way", ["call", "replies"])
+def test_late_replies_give_their_room_back_though_nobody_takes_them(path: str, way: str) -> None:
+    with bus.listen(path, role="both", capacity=4096) as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        large = bytes(1500)
+        late = [requester.send(b"late") for _ in range(2)]
+        requests = [next(responder.requests(PATIENCE)) for _ in late]
+        for id in late:
+            assert id is not None and requester.cancel(id)
+        for request in requests:
+            responder.reply(request.id, large)
+
+        def answer() -> None:
+            for request in responder.requests(PATIENCE):
+                if not request.is_cancel:
+                    responder.reply(request.id, large, timeout=PATIENCE)
+                    return
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        if way == "call":
+            assert requester.call(b"x", timeout=PATIENCE).data == large
+        else:
+            requester.send(b"x")
+            assert next(requester.replies(PATIENCE)).data == large
+        thread.join()
+        responder.close()
+        requester.close()
+
+
+def test_a_reply_of_several_buffers_is_one_message(path: str) -> None:
+    with bus.listen(path, role="both", capacity=4096) as listener:
+        requester = bus.Requester(path)
+        responder = listener.responder(PATIENCE)
+        for parts in ([], [b""], [b"ab", bytearray(b"c"), memoryview(b"defg")[::1]]):
+            requester.send(b"x")
+            request = next(responder.requests(PATIENCE))
+            responder.reply(request.id, parts)
+            (reply,) = requester.replies(PATIENCE)
+            assert reply.data == b"".join(parts)
+        requester.send(b"x")
+        request = next(responder.requests(PATIENCE))
+        with pytest.raises(TypeError):
+            responder.reply(request.id, [b"a", "text"])
+        with pytest.raises(ValueError):
+            responder.reply(request.id, [bytes(3000), bytes(3000)])
+        responder.reply(request.id, [b"still there"])
+        (reply,) = requester.replies(PATIENCE)
+        assert reply.data == b"still there"
+        responder.close()
+        requester.close()

@@ -2,12 +2,19 @@
 //
 //   Requester requester(std::move(*connection));
 //   auto sent = requester.send(bytes, kType, now_ns() + 5'000'000);      // several may be in flight
-//   while (requester.wait() == Outcome::kOk)
+//   while (requester.wait() == Outcome::kOk) {
 //     while (auto reply = requester.try_take()) use(*reply);             // in any order, by reply->id
+//     requester.release();
+//   }
 //
 //   Responder responder(std::move(*accepted));
-//   while (responder.wait() == Outcome::kOk)
+//   while (responder.wait() == Outcome::kOk) {
 //     while (auto request = responder.try_take()) responder.reply(request->id, bytes, kType);
+//     responder.release();
+//   }
+//
+// release() also gives back the room of messages that try_take() has dropped, so it follows each row
+// of try_take(), whether one was taken or not.
 //
 // Threads: one at a time. Memory: the table of requests in flight, at construction.
 // Errors: Outcome; a reply that nobody waits for (late, cancelled, made up) is counted and dropped.

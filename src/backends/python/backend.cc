@@ -32,14 +32,16 @@ constexpr uint64_t kMostRingBytes = uint64_t{1} << 30;
 constexpr uint64_t kFreeRingBytes = uint64_t{64} << 20;
 // So many of the largest messages are in a ring at once.
 constexpr uint64_t kMessagesInARing = 8;
-// Handed over by one worker; the process takes one after the other.
-constexpr uint32_t kMostInFlight = 16;
+// Handed over by one worker. The process takes one after the other: with a few it does not wait for the
+// worker, and the others keep their order by priority in the server's queue.
+constexpr uint32_t kMostInFlight = 4;
 
 class StepInstance final : public Instance {
  public:
   explicit StepInstance(std::shared_ptr<StepLink> link) : link_(std::move(link)) {}
 
-  StartOutcome start(InferRequest& request, void (*done)(InferRequest&) noexcept) noexcept override {
+  StartOutcome start(InferRequest& request,
+                     void (*done)(InferRequest&) noexcept) noexcept override {
     return link_->start(request, done);
   }
   uint32_t max_in_flight() const noexcept override { return kMostInFlight; }
@@ -65,7 +67,8 @@ class StepModel final : public LoadedModel {
 std::vector<TensorSpec> specs_of(const std::vector<StatedTensor>& stated, bool has_rows) {
   std::vector<TensorSpec> specs;
   for (const StatedTensor& one : stated) {
-    TensorSpec& spec = specs.emplace_back(TensorSpec{.name = one.name, .type = one.type, .shape = {}});
+    TensorSpec& spec =
+        specs.emplace_back(TensorSpec{.name = one.name, .type = one.type, .shape = {}});
     // The configuration's own check leaves room for the axis of rows.
     if (has_rows) (void)spec.shape.append(Shape::kDynamic);
     for (size_t axis = 0; axis < one.dims.rank(); ++axis) (void)spec.shape.append(one.dims[axis]);
@@ -129,11 +132,12 @@ class PythonBackend final : public models::Backend {
     }
     const models::StatedForm& stated = source.options.stated;
     if (source.file.extension() != ".py" || stated.inputs.empty() || stated.outputs.empty()) {
-      return Status::error(Code::kUnavailable,
-                           "model '%s': the backend python serves a model.py whose config.json names "
-                           "its tensors; wanted \"input\" and \"output\", as "
-                           R"("input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}])",
-                           source.name.c_str());
+      return Status::error(
+          Code::kUnavailable,
+          "model '%s': the backend python serves a model.py whose config.json names "
+          "its tensors; wanted \"input\" and \"output\", as "
+          R"("input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}])",
+          source.name.c_str());
     }
     const uint32_t most_rows = stated.max_batch_size.value_or(0);
     StepSource step{.python = options_, .file = source.file, .metadata = {}, .ring_bytes = 0};

@@ -67,50 +67,85 @@ StepLink::~StepLink() {
 
 StartOutcome StepLink::start(InferRequest& request, Done done) noexcept {
   const std::lock_guard lock(mutex_);
-  Status status = send(request, done);
-  if (status.ok()) return StartOutcome::kPending;
-  request.status = std::move(status);
-  return StartOutcome::kDone;
+  if (!is_ready_) {
+    // First: the thread may be in fail_all(), without the mutex.
+    request.status = Status::error(Code::kUnavailable,
+                                   "model '%s': its Python process is being started again: %s",
+                                   source_.metadata.name.c_str(), why_not_ready_.c_str());
+    return StartOutcome::kDone;
+  }
+  const Place place{&request, done};
+  if (!wants_room()) {
+    const Sending sending = send(place);
+    if (sending == Sending::kSent) return StartOutcome::kPending;
+    if (sending == Sending::kRefused) return StartOutcome::kDone;
+  }
+  if (!waiting_.push(place)) {
+    request.status = Status::error(Code::kResourceExhausted,
+                                   "model '%s': %u requests wait for room to its Python process",
+                                   source_.metadata.name.c_str(), WaitingLine::kMost);
+    return StartOutcome::kDone;
+  }
+  // Asleep, it has not asked to be told of room.
+  if (sleeps_until_ns_ != 0) eventfd_write(alarm_.get(), 1);
+  return StartOutcome::kPending;
 }
 
-Status StepLink::send(InferRequest& request, Done done) noexcept {
+StepLink::Sending StepLink::send(const Place& place) noexcept {
+  InferRequest& request = *place.request;
   const char* const model = source_.metadata.name.c_str();
-  if (!is_ready_) {
-    return Status::error(Code::kUnavailable,
-                         "model '%s': its Python process is being started again: %s", model,
-                         why_not_ready_.c_str());
-  }
+  const auto refuse = [&](Status status) {
+    request.status = std::move(status);
+    return Sending::kRefused;
+  };
   bus::Requester& requester = process_->requester();
   const size_t bytes = message_bytes(request.inputs);
-  const bus::Publisher::Place place = requester.try_reserve(bytes);
-  if (place.outcome == bus::Outcome::kTooLarge) {
-    return Status::error(Code::kTooLarge,
-                         "model '%s': inputs of %zu bytes, wanted at most %llu, the size of the ring "
-                         "to its Python process",
-                         model, bytes, static_cast<unsigned long long>(source_.ring_bytes));
+  const bus::Publisher::Place room = requester.try_reserve(bytes);
+  if (room.outcome == bus::Outcome::kNotNow) return Sending::kNoRoom;
+  if (room.outcome == bus::Outcome::kTooLarge) {
+    return refuse(
+        Status::error(Code::kTooLarge,
+                      "model '%s': inputs of %zu bytes, wanted at most %llu, the size of the ring "
+                      "to its Python process",
+                      model, bytes, static_cast<unsigned long long>(source_.ring_bytes)));
   }
-  if (place.outcome == bus::Outcome::kNotNow) {
-    return Status::error(Code::kResourceExhausted,
-                         "model '%s': its Python process has as many requests as fit into its ring",
-                         model);
-  }
-  if (!place) {
-    return Status::error(Code::kUnavailable, "model '%s': its Python process: %s", model,
-                         bus::name_of(place.outcome));
-  }
-  write_message(request.inputs, place.bytes.first(bytes));
+  const auto has_ended = [&](bus::Outcome outcome) {
+    return refuse(Status::error(Code::kUnavailable, "model '%s': its Python process: %s", model,
+                                bus::name_of(outcome)));
+  };
+  if (!room) return has_ended(room.outcome);
+  write_message(request.inputs, room.bytes.first(bytes));
   request.times.preprocessed_ns = now_ns();
   const uint64_t deadline_ns = request.deadline_ns;
-  const bus::Requester::Sent sent = requester.send_reserved(
-      bytes, static_cast<uint32_t>(StepMessage::kRun), deadline_ns);
-  if (sent.outcome != bus::Outcome::kOk) {
-    return Status::error(Code::kUnavailable, "model '%s': its Python process: %s", model,
-                         bus::name_of(sent.outcome));
-  }
-  places_[sent.id % kPlaces] = {&request, done};
+  const bus::Requester::Sent sent =
+      requester.send_reserved(bytes, static_cast<uint32_t>(StepMessage::kRun), deadline_ns);
+  if (sent.outcome != bus::Outcome::kOk) return has_ended(sent.outcome);
+  places_[sent.id % kPlaces] = place;
   requester.flush();
   if (deadline_ns < sleeps_until_ns_) eventfd_write(alarm_.get(), 1);
-  return {};
+  return Sending::kSent;
+}
+
+std::optional<Place> StepLink::send_waiting() noexcept {
+  if (wants_ping_) ping();
+  if (std::optional<Place> late = waiting_.take_late(now_ns())) {
+    late->request->status = late_status();
+    return late;
+  }
+  while (!wants_ping_ && !waiting_.is_empty()) {
+    const Place first = waiting_.front();
+    const Sending sending = send(first);
+    if (sending == Sending::kNoRoom) break;
+    waiting_.pop();
+    if (sending == Sending::kRefused) return first;
+  }
+  return std::nullopt;
+}
+
+Status StepLink::late_status() const noexcept {
+  return Status::error(Code::kDeadlineExceeded,
+                       "model '%s': its Python process did not answer in time",
+                       source_.metadata.name.c_str());
 }
 
 void StepLink::run() noexcept {
@@ -144,7 +179,8 @@ bool StepLink::leave_process() noexcept {
   lock.unlock();
   // From here on start() leaves the process and the places alone.
   const std::string why = process_->text_of_end();
-  fail_all(Status::error(Code::kUnavailable, "model '%s': its Python process had this request as %s",
+  fail_all(Status::error(Code::kUnavailable,
+                         "model '%s': its Python process had this request as %s",
                          source_.metadata.name.c_str(), why.c_str()));
   process_.reset();
   lock.lock();
@@ -176,6 +212,9 @@ bool StepLink::restart() noexcept {
   process_ = std::move(*process);
   is_ready_ = true;
   ping_id_ = kNoPing;
+  wants_ping_ = false;
+  silent_until_ns_ = UINT64_MAX;
+  unexpected_ = 0;
   return true;
 }
 
@@ -190,8 +229,9 @@ void StepLink::serve() noexcept {
       some = true;
       finish(*taken);
     }
+    subscriber.release();  // of late replies too, which are dropped
+    if (complete_waiting()) continue;
     if (some) {
-      subscriber.release();
       idle.found();
       continue;
     }
@@ -206,27 +246,45 @@ void StepLink::serve() noexcept {
   }
 }
 
+bool StepLink::complete_waiting() noexcept {
+  std::unique_lock lock(mutex_);
+  if (!wants_room()) return false;
+  const std::optional<Place> over = send_waiting();
+  lock.unlock();
+  if (over) over->done(*over->request);
+  return over.has_value();
+}
+
 std::optional<StepLink::Taken> StepLink::take() noexcept {
   const std::lock_guard lock(mutex_);
+  bus::Requester& requester = process_->requester();
   for (;;) {
-    const std::optional<bus::Requester::Reply> reply = process_->requester().try_take();
+    const std::optional<bus::Requester::Reply> reply = requester.try_take();
+    const bool is_late = reply && reply->outcome == bus::Outcome::kTimedOut;
+    const bool has_late_reply = requester.unexpected() != unexpected_;
+    unexpected_ = requester.unexpected();
+    if (has_late_reply || (reply && !is_late)) {
+      silent_until_ns_ = UINT64_MAX;
+      wants_ping_ = false;
+    }
     if (!reply) return std::nullopt;
     if (reply->id == ping_id_) {
       ping_id_ = kNoPing;
-      if (reply->outcome == bus::Outcome::kTimedOut) process_->kill();
       continue;
     }
-    if (reply->outcome == bus::Outcome::kTimedOut && ping_id_ == kNoPing) ping();
+    if (is_late && silent_until_ns_ == UINT64_MAX) {
+      silent_until_ns_ = now_ns() + kSilenceNs;
+      ping();
+    }
     return Taken{*reply, std::exchange(places_[reply->id % kPlaces], {})};
   }
 }
 
 void StepLink::ping() noexcept {
+  if (ping_id_ != kNoPing) return;  // its answer is awaited still
   bus::Requester& requester = process_->requester();
-  const uint64_t deadline_ns = now_ns() + kSilenceNs;
-  const bus::Requester::Sent sent =
-      requester.send({}, static_cast<uint32_t>(StepMessage::kPing), deadline_ns);
-  // Without room it is asked after the next deadline.
+  const bus::Requester::Sent sent = requester.send({}, static_cast<uint32_t>(StepMessage::kPing));
+  wants_ping_ = sent.outcome == bus::Outcome::kNotNow;
   if (sent.outcome == bus::Outcome::kOk) ping_id_ = sent.id;
 }
 
@@ -235,9 +293,7 @@ void StepLink::finish(const Taken& taken) noexcept {
   request.times.inferred_ns = now_ns();
   const bus::Requester::Reply& reply = taken.reply;
   if (reply.outcome != bus::Outcome::kOk) {
-    request.status = Status::error(Code::kDeadlineExceeded,
-                                   "model '%s': its Python process did not answer in time",
-                                   source_.metadata.name.c_str());
+    request.status = late_status();
   } else if (reply.status != static_cast<uint32_t>(StepStatus::kDone)) {
     request.status = failure_of(reply, source_.metadata.name);
   } else {
@@ -248,19 +304,30 @@ void StepLink::finish(const Taken& taken) noexcept {
 }
 
 void StepLink::sleep() noexcept {
-  bus::Subscriber& subscriber = *process_->requester().connection().subscriber;
-  std::array<pollfd, 4> entries{};
+  bus::Requester& requester = process_->requester();
+  bus::Subscriber& subscriber = *requester.connection().subscriber;
+  bus::Publisher& publisher = *requester.connection().publisher;
+  std::array<pollfd, 5> entries{};
   std::ranges::copy(subscriber.polls(), entries.begin());
   entries[3] = {alarm_.get(), POLLIN, 0};
+  entries[4] = publisher.bell().poll();
   uint64_t deadline_ns = 0;
+  bool awaits_room = false;
+  bool is_over = false;
+  subscriber.announce_sleep();
   {
     const std::lock_guard lock(mutex_);
-    deadline_ns = process_->requester().next_deadline_ns();
+    awaits_room = wants_room();
+    if (awaits_room) {
+      publisher.announce_sleep();
+      is_over = has_room_now();
+    }
+    deadline_ns =
+        std::min({requester.next_deadline_ns(), waiting_.next_deadline_ns(), silent_until_ns_});
     sleeps_until_ns_ = deadline_ns;
   }
-  subscriber.announce_sleep();
   const uint64_t now = now_ns();
-  if (!subscriber.look_now() && now < deadline_ns) {
+  if (!is_over && !subscriber.look_now() && now < deadline_ns) {
     timespec left{};
     const uint64_t left_ns = deadline_ns - now;
     left.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000);
@@ -277,12 +344,26 @@ void StepLink::sleep() noexcept {
   }
   const std::lock_guard lock(mutex_);
   sleeps_until_ns_ = 0;
+  if (awaits_room) publisher.end_sleep();
+  if (entries[4].revents != 0) publisher.bell().found_rung();
+  if (now_ns() >= silent_until_ns_) process_->kill();
+}
+
+bool StepLink::has_room_now() noexcept {
+  const size_t bytes = wants_ping_ ? 0 : message_bytes(waiting_.front().request->inputs);
+  return process_->requester().try_reserve(bytes).outcome != bus::Outcome::kNotNow;
 }
 
 void StepLink::fail_all(const Status& status) noexcept {
   for (Place& place : places_) {
     const Place one = std::exchange(place, {});
     if (one.request == nullptr) continue;
+    one.request->status = status;
+    one.done(*one.request);
+  }
+  while (!waiting_.is_empty()) {
+    const Place one = waiting_.front();
+    waiting_.pop();
     one.request->status = status;
     one.done(*one.request);
   }

@@ -197,8 +197,8 @@ Status StepProcess::connect(const std::string& path, const std::atomic<bool>& st
 }
 
 Status StepProcess::load(const StepSource& source) {
-  const bus::Requester::Reply reply = requester_->call(
-      {}, static_cast<uint32_t>(StepMessage::kLoad), now_ns() + kLoadNs);
+  const bus::Requester::Reply reply =
+      requester_->call({}, static_cast<uint32_t>(StepMessage::kLoad), now_ns() + kLoadNs);
   if (reply.outcome == bus::Outcome::kTimedOut) {
     return Status::error(Code::kUnavailable, "%s: its statements did not end within %d s",
                          source.file.c_str(), static_cast<int>(kLoadNs / kSecond));
