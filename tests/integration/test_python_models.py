@@ -166,7 +166,12 @@ def test_requests_that_the_ring_has_no_room_for_wait(server: StartServer, models
 
 def test_a_ring_full_of_late_requests_is_emptied(server: StartServer, models: Path) -> None:
     """The process drops late requests without a reply, so nothing but the room itself is told."""
-    slow = "import time\ndef run(inputs):\n    time.sleep(float(inputs['x'][0]))\n    return {'y': inputs['x']}\n"
+    slow = (
+        "import time\n"
+        "def run(inputs):\n"
+        "    time.sleep(float(inputs['x'][0]))\n"  # sleep: the time of a slow model
+        "    return {'y': inputs['x']}\n"
+    )
     write_model(models, "slow", slow)
     one = start(server, models, "--thread-count", "4")
     statuses = []
@@ -204,7 +209,7 @@ def run(inputs):
         case 5: return [x]
         case 6: os.kill(os.getpid(), signal.SIGSEGV)
         case 7: os._exit(3)
-        case 8: time.sleep(0.5)
+        case 8: time.sleep(0.5)  # sleep: the time of a slow model
         case 9: return {"y": np.zeros((2, 2), np.float32)}
         case 10: x[0] = 0
     return {"y": x}
@@ -335,7 +340,7 @@ def test_a_process_that_does_not_come_back_is_killed(server: StartServer, models
         "faulty",
         "import time\n"
         "def run(inputs):\n"
-        "    while inputs['x'][0] == 1: time.sleep(1)\n"
+        "    while inputs['x'][0] == 1: time.sleep(1)\n"  # sleep: for ever
         "    return {'y': inputs['x']}\n",
     )
     one = start(server, models)
@@ -351,6 +356,7 @@ def test_a_process_that_does_not_come_back_is_killed(server: StartServer, models
 def test_other_models_are_served_while_one_does_not_come_back(
     server: StartServer, models: Path
 ) -> None:
+    # sleep: the time of a slow model
     write_model(models, "slow", "import time\ndef run(inputs):\n    time.sleep(3)\n    return {}\n")
     write_model(models, "twice", TWICE)
     one = start(server, models)

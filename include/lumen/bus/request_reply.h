@@ -13,8 +13,8 @@
 //     responder.release();
 //   }
 //
-// release() also gives back the room of messages that try_take() has dropped, so it follows each row
-// of try_take(), whether one was taken or not.
+// release() also gives back the room of messages that try_take() has dropped, so it follows each
+// row of try_take(), whether one was taken or not.
 //
 // Threads: one at a time. Memory: the table of requests in flight, at construction.
 // Errors: Outcome; a reply that nobody waits for (late, cancelled, made up) is counted and dropped.

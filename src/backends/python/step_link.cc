@@ -165,9 +165,9 @@ void StepLink::run() noexcept {
 
 bool StepLink::wait(std::chrono::milliseconds pause) noexcept {
   std::unique_lock lock(mutex_);
-  // relaxed: under the mutex
-  const auto stops = [this] { return stop_.load(std::memory_order_relaxed); };
-  return !stopping_.wait_for(lock, pause, stops);
+  return !stopping_.wait_for(lock, pause, [this] {
+    return stop_.load(std::memory_order_relaxed);  // relaxed: under the mutex
+  });
 }
 
 bool StepLink::leave_process() noexcept {

@@ -1,13 +1,13 @@
 // StepLink: the requests that are with a model's Python process, and the thread that takes their
 // replies, watches their deadlines and starts the process again when it has ended.
 //
-// A request that the ring has no room for waits until there is some. A request whose deadline passes is
-// answered at once; the process may still be busy with it. Then it is asked for a sign of life, and one
-// that gives none for kSilenceNs is killed: any reply is one. Requests that a process had when it ended
-// fail (503), and so do those that come before the next one is ready.
+// A request that the ring has no room for waits until there is some. A request whose deadline
+// passes is answered at once; the process may still be busy with it. Then it is asked for a sign
+// of life, and one that gives none for kSilenceNs is killed: any reply is one. Requests that a
+// process had when it ended fail (503), and so do those that come before the next one is ready.
 //
-// Threads: start() by several; `done` is called by the link's thread. Memory: the table of requests at
-// construction, and the rings. Errors: the request's status.
+// Threads: start() by several; `done` is called by the link's thread. Memory: the table of requests
+// at construction, and the rings. Errors: the request's status.
 #pragma once
 
 #include <lumen/base/unique_fd.h>

@@ -105,7 +105,7 @@ Status read_reply(std::span<const std::byte> message, const models::ModelMetadat
     std::byte* copy = nullptr;
     for (size_t position = 0; position < wanted; ++position) {
       if ((wants_all ? position : request.outputs_wanted[position]) != i) continue;
-      if (copy == nullptr && theirs.byte_size > 0) {
+      if (copy == nullptr && theirs.data != nullptr && theirs.byte_size > 0) {
         copy = static_cast<std::byte*>(request.memory->allocate(theirs.byte_size, kMessageAlign));
         if (copy == nullptr) return no_room(spec.name, theirs.byte_size);
         std::memcpy(copy, theirs.data, theirs.byte_size);

@@ -1,7 +1,7 @@
-// Tensors as a message of the bus, and back. A table of kWordsOfATensor 64-bit words for each tensor
-// (rank, sizes of the axes, bytes), then the bytes of each, from a multiple of 64.
-// Threads: any. Memory: of a reply's tensors, in the request's. Errors: a Status; a reply is another
-// process's, so each word of it is checked.
+// Tensors as a message of the bus, and back. A table of kWordsOfATensor 64-bit words for each
+// tensor (rank, sizes of the axes, bytes), then the bytes of each, from a multiple of 64.
+// Threads: any. Memory: of a reply's tensors, in the request's. Errors: a Status; a reply is
+// another process's, so each word of it is checked.
 #pragma once
 
 #include <lumen/base/limits.h>

@@ -1,6 +1,6 @@
 // StepProcess: a Python process that has read a model.py, and the connection to it.
-// Threads: one at a time. Memory: the heap. Errors: a Status with the process's end, or with the words
-// of its exception.
+// Threads: one at a time. Memory: the heap. Errors: a Status with the process's end, or with the
+// words of its exception.
 #pragma once
 
 #include <lumen/backends/python.h>

@@ -1,4 +1,5 @@
-// Messages to and from a model's Python process. A reply is another process's: each word is checked.
+// Messages to and from a model's Python process. A reply is another process's: each word is
+// checked.
 #include "backends/python/step_message.h"
 
 #include <lumen/tensor/tensor_view.h>
@@ -81,7 +82,8 @@ TEST_F(StepMessageTest, TensorsComeBackAsTheyWereWritten) {
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(request_.outputs.size(), 2u);
   EXPECT_EQ(request_.outputs[0].shape, numbers_.shape);
-  EXPECT_EQ(std::memcmp(request_.outputs[0].data, values_.data(), sizeof(float) * 4), 0);
+  const std::span numbers(reinterpret_cast<const float*>(request_.outputs[0].data), 4);
+  EXPECT_THAT(numbers, testing::ElementsAreArray(values_));
   EXPECT_EQ(request_.outputs[1].byte_size, letters_.size());
   EXPECT_EQ(std::memcmp(request_.outputs[1].data, letters_.data(), letters_.size()), 0);
   EXPECT_NE(request_.outputs[0].data, bytes.data());

@@ -1,4 +1,4 @@
-# The lines of text, cut out of the picture, one below the other; grey behind the end of a short one.
+# The lines of text, cut out of the picture, one below the other; grey behind a short one's end.
 import numpy as np
 from lumen_engine.demo import receipt
 from PIL import Image
