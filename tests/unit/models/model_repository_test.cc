@@ -216,11 +216,14 @@ TEST_F(ModelRepositoryTest, WantsExactlyOneModelFile) {
   files.write("none/1/weights.bin", "x");
   files.write("both/1/model.onnx", "x");
   files.write("both/1/model.xml", "x");
+  files.write("three/1/model.onnx", "x");
+  files.write("three/1/model.py", "x");
   files.write("empty/1/model.onnx", "");
   std::filesystem::create_directories(files.path() / "folder/1/model.onnx");
   open();
-  expect_unavailable("none", "1", HasSubstr("no model.onnx and no model.xml"));
-  expect_unavailable("both", "1", HasSubstr("exactly one"));
+  expect_unavailable("none", "1", HasSubstr("holds no file of a model"));
+  expect_unavailable("both", "1", HasSubstr("holds model.onnx and model.xml; wanted one of"));
+  expect_unavailable("three", "1", HasSubstr("holds model.onnx and model.py; wanted one of"));
   expect_unavailable("empty", "1", HasSubstr("is empty"));
   expect_unavailable("folder", "1", HasSubstr("regular file"));
 }
