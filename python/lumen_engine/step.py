@@ -176,9 +176,12 @@ def remember(known: dict[Any, Any], key: Any, value: Any) -> None:
     known[key] = value
 
 
-def words_of(error: BaseException) -> bytes:
-    text = f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:MOST_WORDS].encode()
+def words_of(text: str) -> bytes:
+    return " ".join(text.split())[:MOST_WORDS].encode(errors="replace")
+
+
+def failure_of(error: BaseException) -> bytes:
+    return words_of(f"{type(error).__name__}: {error}")
 
 
 def load(file: str) -> Run:
@@ -200,10 +203,10 @@ def answer(run: Run, message: bytes, inputs: Inputs, outputs: Outputs) -> tuple[
     try:
         return DONE, outputs.write(run(inputs.read(message)))
     except BadInput as error:
-        return BAD_INPUT, str(error)[:MOST_WORDS].encode()
+        return BAD_INPUT, words_of(str(error))
     except Exception as error:
         traceback.print_exc()
-        return FAILED, words_of(error)
+        return FAILED, failure_of(error)
 
 
 def serve(responder: bus.Responder, arguments: argparse.Namespace) -> None:
@@ -220,14 +223,14 @@ def serve(responder: bus.Responder, arguments: argparse.Namespace) -> None:
                 run = load(arguments.file)
             except Exception as error:
                 traceback.print_exc()
-                status, data = FAILED, words_of(error)
+                status, data = FAILED, failure_of(error)
         elif request.type_id == RUN:
             assert run is not None  # a server loads first
             status, data = answer(run, request.data, inputs, outputs)
         try:
             responder.reply(request.id, data, request.type_id, status)
         except ValueError as error:  # larger than the ring
-            responder.reply(request.id, words_of(error), request.type_id, FAILED)
+            responder.reply(request.id, failure_of(error), request.type_id, FAILED)
 
 
 def main(words: Sequence[str] | None = None) -> int:

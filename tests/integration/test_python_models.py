@@ -212,6 +212,8 @@ def run(inputs):
         case 8: time.sleep(0.5)  # sleep: the time of a slow model
         case 9: return {"y": np.zeros((2, 2), np.float32)}
         case 10: x[0] = 0
+        case 11: raise ValueError("\\udcff")
+        case 12: raise BadInput("no\\udcfftext")
     return {"y": x}
 """
 # By the first number: the status, and words of the reason.
@@ -223,6 +225,8 @@ REFUSALS = {
     5: (500, "run() gave list, wanted a dict of arrays by name"),
     9: (500, "output 'y': got float32 [2, 2], wanted FP32 [-1]"),
     10: (500, "ValueError: assignment destination is read-only"),
+    11: (500, "ValueError: ?"),
+    12: (400, "no?text"),
 }
 
 
