@@ -10,20 +10,6 @@ ModelFigures::ModelFigures(const service::CatalogSnapshot& catalog,
   add_backends(catalog);
   add_run_times(catalog);
   add_caches(catalog, cache);
-  add_restarts(catalog);
-}
-
-void ModelFigures::add_restarts(const service::CatalogSnapshot& catalog) {
-  for (const service::CatalogModel& entry : catalog.models) {
-    if (entry.model->loaded() == nullptr) continue;
-    const std::optional<uint64_t> restarts = entry.model->loaded()->restarts();
-    if (!restarts) continue;
-    figures_.push_back({.name = "lumen_model_restarts_total",
-                        .help = "How often the model's own process was started again.",
-                        .type = "counter",
-                        .value = static_cast<double>(*restarts),
-                        .labels = std::span(add_labels(*entry.model, {})).first(2)});
-  }
 }
 
 void ModelFigures::add_caches(const service::CatalogSnapshot& catalog,

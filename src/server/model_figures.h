@@ -28,7 +28,6 @@ class ModelFigures {
   void add_backends(const service::CatalogSnapshot& catalog);
   // The times that decide how requests go with the queue type `auto`.
   void add_run_times(const service::CatalogSnapshot& catalog);
-  void add_restarts(const service::CatalogSnapshot& catalog);
   void add_caches(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
   // The last label, `rows` or `precision`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from integration.harness import PATIENCE, Server, eventually
-from integration.raw_http import get, post_json
+from integration.raw_http import post_json
 from lumen_engine import Client, InferError
 
 StartServer = Callable[..., Server]
@@ -278,9 +278,6 @@ def test_a_process_that_is_killed_while_idle_is_started_again(faulty: Server) ->
     eventually(lambda: serves(faulty), "the model serves again")
     faulty.wait_for_log("model 'faulty': its Python process is started again: it ended by signal 9")
     faulty.wait_for_log("model 'faulty': its Python process is ready again")
-    with faulty.connect() as connection:
-        metrics = connection.exchange(get("/metrics")).body.decode()
-    assert 'lumen_model_restarts_total{model="faulty",version="1"} 1\n' in metrics
 
 
 def test_a_process_that_is_killed_under_load_costs_only_the_requests_that_it_had(

@@ -376,8 +376,6 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
     ) | set(re.findall(r"`(nv_(?:inference|cache)_[a-z_]+)`", page))
     # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
     documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
-    # Only of models in Python: test_python_models.py.
-    documented -= {"lumen_model_restarts_total"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")
     spans = ("--otlp-endpoint", f"unix:{file}.no-collector")
     one = server("--telemetry-csv-path", str(file), *choosing, *spans)
