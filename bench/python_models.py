@@ -5,7 +5,7 @@
 
 The two take turns on one server. Beside the clients' latency: how long a request is with the Python
 process, by the server's own clock (stage "inference"): two hand-overs between processes, the copies
-of the tensors, and the code around run(). The time of run() comes on top: x * 2 takes 10 us there.
+of the tensors, and the code around run(). The time of run() itself comes on top.
 """
 
 from __future__ import annotations

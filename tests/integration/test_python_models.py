@@ -1,4 +1,4 @@
-"""Models in Python: model.py in a process of its own, over every transport.
+"""Models in Python: model.py in a process of its own, over HTTP, the unix socket and the bus.
 
 The oracle is the same Python, in this process. The faults are those of other people's code: it
 raises, answers with the wrong shape, ends its process, or does not come back.
@@ -160,8 +160,25 @@ def test_requests_that_the_ring_has_no_room_for_wait(server: StartServer, models
     for thread in threads:
         thread.join()
     assert not faults
-    (process,) = python_processes(one)
-    assert process
+
+
+def test_tensors_larger_than_the_ring_are_refused(server: StartServer, models: Path) -> None:
+    write_model(
+        models,
+        "grows",
+        "import numpy as np\n"
+        "def run(inputs):\n"
+        "    return {'y': np.zeros(int(inputs['x'][0]), np.float32)}\n",
+    )
+    one = start(server, models, "--max-body-bytes", str(200 << 20))
+    too_many = 20_000_000  # of 4 bytes; the ring takes 64 MiB
+    with pytest.raises(InferError) as caught:
+        ask(one, "grows", np.zeros(too_many, np.float32))
+    assert caught.value.status == 413 and "the size of the ring" in str(caught.value)
+    with pytest.raises(InferError) as caught:
+        ask(one, "grows", np.float32([too_many]))
+    assert caught.value.status == 500
+    assert ask(one, "grows", np.float32([3])).shape == (3,)
 
 
 def test_a_ring_full_of_late_requests_is_emptied(server: StartServer, models: Path) -> None:
@@ -340,9 +357,9 @@ def test_a_process_that_does_not_come_back_is_killed(server: StartServer, models
     write_model(
         models,
         "faulty",
-        "import time\n"
+        "import signal\n"
         "def run(inputs):\n"
-        "    while inputs['x'][0] == 1: time.sleep(1)\n"  # sleep: for ever
+        "    while inputs['x'][0] == 1: signal.pause()\n"
         "    return {'y': inputs['x']}\n",
     )
     one = start(server, models)
@@ -358,15 +375,18 @@ def test_a_process_that_does_not_come_back_is_killed(server: StartServer, models
 def test_other_models_are_served_while_one_does_not_come_back(
     server: StartServer, models: Path
 ) -> None:
-    # sleep: the time of a slow model
-    write_model(models, "slow", "import time\ndef run(inputs):\n    time.sleep(3)\n    return {}\n")
+    gate = models.parent / "gate"
+    os.mkfifo(gate)
+    # Until the test has opened it, and closed it; a start's own trial call goes on.
+    wait = f"    if inputs['x'][0] == 77: open({str(gate)!r}).read()\n"
+    write_model(models, "slow", f"def run(inputs):\n{wait}    return {{}}\n")
     write_model(models, "twice", TWICE)
     one = start(server, models)
     answers: list[Any] = []
 
     def ask_slow() -> None:
         try:
-            answers.append(ask(one, "slow", np.float32([1])))
+            answers.append(ask(one, "slow", np.float32([77])))
         except InferError as error:
             answers.append(error.status)
 
@@ -376,6 +396,7 @@ def test_other_models_are_served_while_one_does_not_come_back(
     for _ in range(10):
         np.testing.assert_array_equal(ask(one, "twice", x, deadline=2.0 * PATIENCE), x * 2)
         assert not answers
+    gate.write_text("")
     thread.join()
     assert answers == [500]
 

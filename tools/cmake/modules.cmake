@@ -322,6 +322,8 @@ function(lumen_tests)
     lumen_drop_backends(sources)
     lumen_test_program(${kind} SOURCES ${sources} LIBS lumen::server lumen::backends lumen::bus_client)
   endforeach()
+  # On two CPUs beside `stress` it takes about as long as the presets allow, 300 s.
+  set_tests_properties(integration PROPERTIES TIMEOUT 600)
   # The server on a loop whose completions come late, as a kernel ring's do, and on such a ring.
   foreach(loop late uring)
     lumen_test_program(${loop} SOURCES tests/${loop}/make_loop.cc tests/integration/server_test.cc
