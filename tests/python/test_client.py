@@ -257,13 +257,16 @@ with Client(sys.argv[1]) as client:
 """
 
 
-def test_clients_that_are_killed_leave_nothing_and_others_are_served(server: Server) -> None:
-    def count(what: str) -> int:
-        return len(os.listdir(f"/proc/{server.process.pid}/{what}"))
+def test_clients_that_are_killed_leave_nothing_and_others_are_served(tmp_path: Path) -> None:
+    def counts() -> dict[str, int]:
+        folder = f"/proc/{server.process.pid}"
+        return {one: len(os.listdir(f"{folder}/{one}")) for one in ("fd", "task", "map_files")}
 
+    # A server of its own: on the shared one, connections of earlier tests end while this one runs.
+    server = Server(copy_models(tmp_path / "models", [MODELS / "mlp"]), "--bus", str(tmp_path / "b"))
     with Client(url_of(server, "bus")) as other:
         other.infer("mlp", {"input": rows(1)})
-        before = count("fd"), count("task"), count("map_files")
+        before = counts()
         for _ in range(5):
             command = [sys.executable, "-c", CLIENT, url_of(server, "bus")]
             path = Path(lumen_engine.__file__).parents[1]
@@ -273,9 +276,10 @@ def test_clients_that_are_killed_leave_nothing_and_others_are_served(server: Ser
                 client.kill()
             other.infer("mlp", {"input": rows(1)})
         give_up = time.monotonic() + 20 * PATIENCE
-        while (count("fd"), count("task"), count("map_files")) != before:
-            assert time.monotonic() < give_up, "something is left"
+        while (now := counts()) != before:
+            assert time.monotonic() < give_up, f"something is left: {before} before, {now} now"
             other.infer("mlp", {"input": rows(1)})
+    server.stop()
 
 
 def test_a_url_of_another_kind_is_refused() -> None:
