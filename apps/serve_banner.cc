@@ -134,13 +134,24 @@ std::string overcommit_warning(const lumen::server::ServerOptions& options,
          std::to_string(budget.count) + " at most";
 }
 
-std::string exposure_warning(std::string_view flag, std::string_view tcp_address) {
+std::string exposure_warning(std::string_view flag, std::string_view tcp_address,
+                             const lumen::server::ServerOptions& options) {
   const auto address = lumen::net::parse_tcp_address(tcp_address);
   if (!address.ok() || lumen::net::is_loopback(*address)) return {};
-  return "listening on " + std::string(tcp_address) +
-         ", beyond this machine, and there is no authentication: any host that reaches the port "
-         "may use every model (wanted: " +
-         std::string(flag) + "127.0.0.1:PORT, or a firewall or a proxy with authentication)";
+  const bool has_keys = !options.api_key_file.empty();
+  if (!options.tls_client_ca.empty() || (has_keys && !options.tls_cert.empty())) return {};
+  std::string text = "listening on ";
+  text.append(tcp_address).append(", beyond this machine, and there is no ");
+  if (has_keys) {
+    return text.append(
+        "TLS: the network can read the keys of clients (wanted: --tls-cert, or a "
+        "proxy with TLS)");
+  }
+  return text.append("authentication: any host that reaches the port may use every model (wanted: ")
+      .append(flag)
+      .append(
+          "127.0.0.1:PORT, --api-key-file or --tls-client-ca, or a firewall or a proxy with "
+          "authentication)");
 }
 
 void print_banner(const lumen::server::ServerOptions& options, const lumen::CpuBudget& budget,

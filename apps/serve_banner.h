@@ -16,8 +16,10 @@
 [[nodiscard]] std::string overcommit_warning(const lumen::server::ServerOptions& options,
                                              const lumen::CpuBudget& budget);
 
-// Empty where `tcp_address`, of the flag, is reached from this machine alone, or is off.
-[[nodiscard]] std::string exposure_warning(std::string_view flag, std::string_view tcp_address);
+// Empty where `tcp_address`, of the flag, is reached from this machine alone, or is off; and where
+// clients are known, by certificates or by keys that TLS hides.
+[[nodiscard]] std::string exposure_warning(std::string_view flag, std::string_view tcp_address,
+                                           const lumen::server::ServerOptions& options);
 
 // "mlp/1  openvino  input FP32[-1,256] -> output FP32[-1,10]".
 [[nodiscard]] std::string model_line(const lumen::models::Model& model);

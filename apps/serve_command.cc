@@ -132,6 +132,15 @@ void reload_keys(Server& server, const ServerOptions& options, const std::string
   spdlog::info("SIGHUP: the keys of {} count now{}", options.api_key_file.string(), by);
 }
 
+void reload_certificates(Server& server, const ServerOptions& options, const std::string& by) {
+  if (options.tls_cert.empty()) return;
+  const Status status = server.reload_tls();
+  if (!status.ok())
+    return spdlog::error("SIGHUP: {}; the certificate stays{}", status.message(), by);
+  spdlog::info("SIGHUP: new connections get the certificate of {}{}", options.tls_cert.string(),
+               by);
+}
+
 // SIGHUP: the settings that can change during serving, all or nothing; the rest is named and left.
 void reload(const ServeArguments& arguments, Server& server, ServerOptions& current,
             const std::string& by) {
@@ -192,6 +201,7 @@ int wait_for_the_end(const sigset_t& signals, const ServeArguments& arguments, S
       manager.reloading();
       reopen_csv(server, options, who_sent(signal));
       reload_keys(server, options, who_sent(signal));
+      reload_certificates(server, options, who_sent(signal));
       reload(arguments, server, options, who_sent(signal));
       manager.ready();
     }
@@ -238,8 +248,8 @@ Result<std::unique_ptr<Server>> start_server(const ServerOptions& options) {
 }
 
 void warn_of_exposure(const ServerOptions& options) {
-  const auto warn = [](std::string_view source, const std::string& address) {
-    const std::string text = exposure_warning(source, address);
+  const auto warn = [&options](std::string_view source, const std::string& address) {
+    const std::string text = exposure_warning(source, address, options);
     if (!text.empty()) spdlog::warn("{}", text);
   };
   bool has_tcp = false;

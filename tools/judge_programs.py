@@ -1,6 +1,6 @@
 """Judges that are not installed on the machine, each in a folder of its own below .build/judges.
 
-    python3 tools/judge_programs.py [triton | kserve | prometheus | nghttpx | h2spec | ...]...
+    python3 tools/judge_programs.py [triton | kserve | sslyze | nghttpx | h2spec | ...]...
 
 They are made where they are missing. Those from PyPI want packages of versions that differ from
 ours: each has an environment with tools/requirements-NAME.txt and nothing else. Triton's server is

@@ -52,6 +52,7 @@ Result<std::unique_ptr<IoThread>> IoThread::create(
     Result<std::unique_ptr<transports::Transport>> transport = make(services);
     if (!transport.ok()) return transport.status();
     if ((*transport)->http2() != nullptr) services.http2 = (*transport)->http2();
+    if ((*transport)->tls() != nullptr) services.tls = (*transport)->tls();
     io->transports_.push_back(std::move(*transport));
   }
   LUMEN_RETURN_IF_ERROR(io->listen(std::move(sockets)));
@@ -59,10 +60,11 @@ Result<std::unique_ptr<IoThread>> IoThread::create(
 }
 
 Status IoThread::listen(std::vector<ListenerSocket> sockets) {
-  const auto accepts = [](const auto& transport) { return transport->acceptor(false) != nullptr; };
-  const auto transport = std::ranges::find_if(transports_, accepts);
-  LUMEN_CHECK(sockets.empty() || transport != transports_.end());
   for (ListenerSocket& socket : sockets) {
+    const auto transport = std::ranges::find_if(transports_, [&socket](const auto& one) {
+      return one->acceptor(socket.is_local) != nullptr;
+    });
+    LUMEN_CHECK(transport != transports_.end());
     net::Listener& listener = listeners_.emplace_back();
     listener.fd = std::move(socket.fd);
     listener.is_shared = socket.is_shared;

@@ -14,7 +14,7 @@
 #include <lumen/telemetry/prometheus.h>
 #include <lumen/telemetry/trace_log.h>
 
-#include "server/job_stack.h"
+#include <lumen/base/job_stack.h>
 #include "server/nvidia_figures.h"
 
 #include <array>

@@ -9,7 +9,7 @@
 #include <lumen/service/compression.h>
 #include <lumen/wire/deflate.h>
 
-#include "server/job_stack.h"
+#include <lumen/base/job_stack.h>
 
 #include <atomic>
 #include <memory>

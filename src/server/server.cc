@@ -26,6 +26,9 @@
 #include <lumen/transports/http/memory_limits.h>
 #include <lumen/transports/http/transport.h>
 #include <lumen/transports/shm/transport.h>
+#include <lumen/transports/tls/certificates.h>
+#include <lumen/transports/tls/handshakes.h>
+#include <lumen/transports/tls/transport.h>
 
 #include <algorithm>
 #include <atomic>
@@ -115,6 +118,7 @@ class RunningServer final : public Server {
     return trace_log_->counters();
   }
   Status reload_api_keys() override;
+  Status reload_tls() override;
   Status reopen_trace_log() override {
     return trace_log_ == nullptr ? Status() : trace_log_->reopen();
   }
@@ -136,6 +140,7 @@ class RunningServer final : public Server {
             .spans = spans_ == nullptr ? nullptr : &spans_->log(),
             .spans_one_in = options_.otlp_one_in};
   }
+  Status start_tls();
   Status start_io_threads();
   void add_to_tables(const models::Model& model);
   Status make_counters();
@@ -171,6 +176,8 @@ class RunningServer final : public Server {
   std::unique_ptr<JobQueue> loader_thread_;
   std::unique_ptr<MetricsThread> metrics_;
   std::unique_ptr<ReplyCompressor> compressor_;
+  std::unique_ptr<tls::Certificates> certificates_;  // nullptr: no TLS
+  std::unique_ptr<tls::Handshakes> handshakes_;
   std::vector<std::unique_ptr<IoThread>> io_threads_;
   std::vector<std::thread> threads_;
 };
@@ -197,6 +204,7 @@ Status RunningServer::start(models::Backends backends) {
   // Sockets first: a port that is taken should not cost the loading of every model.
   LUMEN_RETURN_IF_ERROR(listeners_.open(options_, report_));
   LUMEN_RETURN_IF_ERROR(start_spans());
+  LUMEN_RETURN_IF_ERROR(start_tls());  // before models are loaded, which takes its time
   LUMEN_RETURN_IF_ERROR(make_counters());
   if (options_.backend != models::kAutoBackend) {
     LUMEN_RETURN_IF_ERROR(backends.find(options_.backend).status());
@@ -253,6 +261,28 @@ Status RunningServer::start(models::Backends backends) {
     compressor_ = std::move(*compressor);
   }
   return start_io_threads();
+}
+
+Status RunningServer::start_tls() {
+  if (options_.tls_cert.empty()) {
+    const bool has_more = !options_.tls_key.empty() || !options_.tls_client_ca.empty();
+    if (!has_more) return {};
+    return Status::error(Code::kInvalidArgument,
+                         "tls_key and tls_client_ca want tls_cert, the server's certificate");
+  }
+  Result<std::unique_ptr<tls::Certificates>> read =
+      tls::Certificates::load({.certificate = options_.tls_cert,
+                               .key = options_.tls_key,
+                               .client_ca = options_.tls_client_ca});
+  if (!read.ok()) return read.status();
+  certificates_ = std::move(*read);
+  handshakes_ = std::make_unique<tls::Handshakes>(
+      *certificates_, [this](std::string_view text) { report_(LogLevel::kWarn, text); });
+  return {};
+}
+
+Status RunningServer::reload_tls() {
+  return certificates_ == nullptr ? Status() : certificates_->reload();
 }
 
 Status RunningServer::reload_api_keys() {
@@ -428,6 +458,13 @@ Status RunningServer::start_io_threads() {
                   .max_active_requests = options_.max_active_requests};
   grpc_options_ = grpc_options_of(options_);
   std::vector<transports::MakeTransport> make_transports;
+  // First: the transports that serve its connections ask for it.
+  if (handshakes_ != nullptr) {
+    make_transports.emplace_back([this](const transports::ThreadServices& thread) {
+      return tls::make_transport({{.max_connections = http_options_.max_connections}, *handshakes_},
+                                 thread);
+    });
+  }
   make_transports.emplace_back([this](const transports::ThreadServices& thread) {
     return grpc::make_transport(
         {grpc_options_, *documents_, keys_, *control_thread_, *loader_thread_, readiness_}, thread);
@@ -488,6 +525,7 @@ void RunningServer::drain() noexcept {
   if (loader_thread_ != nullptr) loader_thread_->join();
   if (metrics_ != nullptr) metrics_->join();
   if (compressor_ != nullptr) compressor_->join();
+  if (handshakes_ != nullptr) handshakes_->join();
   // The I/O threads have answered everything they submitted, so the engine is empty by now.
   if (engine_ != nullptr) engine_->drain();
   if (trace_log_ != nullptr) trace_log_->close();

@@ -302,6 +302,15 @@ constexpr Setting kSettings[] = {
     row<&S::api_key_file>("server.api_key_file", kRestart, {.form = "a path"},
                           "keys that clients of TCP need, in lines infer KEY or control KEY, sent "
                           "as Authorization: Bearer KEY; SIGHUP reads the file again"),
+    row<&S::tls_cert>("server.tls_cert", kRestart, {.form = "a path"},
+                      "the certificate for TLS on the TCP addresses, then those of its chain, in "
+                      "PEM; SIGHUP reads the files again"),
+    row<&S::tls_key>("server.tls_key", kRestart, {.form = "a path"},
+                     "the certificate's private key in PEM; not set: it stands in tls_cert"),
+    row<&S::tls_client_ca>(
+        "server.tls_client_ca", kRestart, {.form = "a path"},
+        "clients of TCP show a certificate that one of these has signed, in PEM; "
+        "not set: none is asked for"),
     row<&S::ready_when>("server.ready_when", kRestart, words(kReadyWhenNames),
                         "when /v2/health/ready and its like over gRPC say yes: once the server "
                         "serves; or only while all versions of models that it is to serve can be"),

@@ -144,6 +144,23 @@ def test_an_address_beyond_loopback_warns_that_there_is_no_authentication(
     assert address in warning and "no authentication" in warning and "wanted" in warning
 
 
+@pytest.mark.parametrize(
+    ("settings", "lacks"),
+    [
+        (["--api-key-file", "keys"], "no TLS"),
+        (["--tls-cert", "cert"], "no authentication"),
+        (["--api-key-file", "keys", "--tls-cert", "cert"], ""),
+        (["--tls-cert", "cert", "--tls-client-ca", "ca"], ""),
+    ],
+)
+def test_the_warning_names_what_is_missing(settings: list[str], lacks: str) -> None:
+    # It comes before the files are read, which are not there.
+    done = run_serve("--http", "192.0.2.1:0", "--unix", "off", *settings)
+    assert done.returncode == 1
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert [lacks in line for line in warnings] == ([True] if lacks else []), done.stderr
+
+
 def test_loopback_and_the_unix_socket_bring_no_such_warning(
     base: list[str], small_repository: Path, tmp_path: Path
 ) -> None:

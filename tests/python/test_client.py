@@ -263,7 +263,9 @@ def test_clients_that_are_killed_leave_nothing_and_others_are_served(tmp_path: P
         return {one: len(os.listdir(f"{folder}/{one}")) for one in ("fd", "task", "map_files")}
 
     # A server of its own: on the shared one, connections of earlier tests end while this one runs.
-    server = Server(copy_models(tmp_path / "models", [MODELS / "mlp"]), "--bus", str(tmp_path / "b"))
+    server = Server(
+        copy_models(tmp_path / "models", [MODELS / "mlp"]), "--bus", str(tmp_path / "b")
+    )
     with Client(url_of(server, "bus")) as other:
         other.infer("mlp", {"input": rows(1)})
         before = counts()

@@ -105,6 +105,12 @@ def test_a_trace_has_the_clients_span_and_the_stages_of_the_server(run: Run) -> 
     assert {"    parse", "    inference", "    write"} <= set(names)
 
 
+def test_a_certificate_is_replaced_and_a_client_without_one_refused(run: Run) -> None:
+    said = run("tls").splitlines()
+    assert said[0].startswith("without a certificate: ")
+    assert [line.split()[0] for line in said[1:]] == ["server", "renewed"]
+
+
 def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
     assert re.search(
         r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M

@@ -51,6 +51,11 @@ if(NOT LUMEN_INCLUDE_OF_nghttp2 OR NOT LUMEN_LIBNGHTTP2)
   message(FATAL_ERROR "no nghttp2 (Debian: libnghttp2-dev)\n  Run ./dev setup, then this again.")
 endif()
 
+find_package(OpenSSL 3.0)
+if(NOT OPENSSL_FOUND)
+  message(FATAL_ERROR "no OpenSSL (Debian: libssl-dev)\n  Run ./dev setup, then this again.")
+endif()
+
 # protobuf's library for gRPC's messages that no request waits for: documents, changes, reflection.
 find_package(Protobuf)
 if(NOT Protobuf_FOUND OR NOT Protobuf_PROTOC_EXECUTABLE)

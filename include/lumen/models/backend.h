@@ -177,9 +177,6 @@ class LoadedModel {
   // model's own options; a backend may compile for them, and must run them in any case.
   [[nodiscard]] virtual Result<std::unique_ptr<Instance>> create_instance(
       std::span<const uint32_t> batch_sizes) = 0;
-  // How often a process that serves it was started again; nullopt: it is served in this one. By any
-  // thread.
-  [[nodiscard]] virtual std::optional<uint64_t> restarts() const noexcept { return std::nullopt; }
 };
 
 // The engine's freedom with a backend's instances.

@@ -136,6 +136,11 @@ struct ServerOptions {
   // A file of keys that clients of TCP need, each with a role (transports::ApiKeys); empty: none
   // are needed. Its owner's alone to read.
   std::filesystem::path api_key_file;
+  // TLS on the TCP addresses: a certificate with its chain, and its key, in PEM; empty: none.
+  // SIGHUP reads them again. tls_client_ca: clients show a certificate that one of these signed.
+  std::filesystem::path tls_cert;
+  std::filesystem::path tls_key;
+  std::filesystem::path tls_client_ca;
   // How models come and go while the server serves.
   ReadyWhen ready_when = ReadyWhen::kServing;
   ModelControl model_control = ModelControl::kExplicit;

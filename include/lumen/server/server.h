@@ -72,6 +72,9 @@ class Server {
   // Reads api_key_file again: its keys count from the next request on. The keys stay if it can't be
   // read. Ok where there is none. Any thread but an I/O thread.
   [[nodiscard]] virtual Status reload_api_keys() = 0;
+  // Reads the files of TLS again, for connections that begin after it. If one can't be read, those
+  // in use stay. Ok where there are none. Any thread but an I/O thread.
+  [[nodiscard]] virtual Status reload_tls() = 0;
   // As found at start, less those that were removed; not while one is.
   [[nodiscard]] virtual const models::ModelRepository& models() const noexcept = 0;
   [[nodiscard]] virtual const telemetry::Counters& counters() const noexcept = 0;

@@ -58,7 +58,6 @@ class StepModel final : public LoadedModel {
   Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {
     return std::unique_ptr<Instance>(std::make_unique<StepInstance>(link_));
   }
-  std::optional<uint64_t> restarts() const noexcept override { return link_->restarts(); }
 
  private:
   std::shared_ptr<StepLink> link_;

@@ -349,7 +349,7 @@ void GrpcConnection::drop_sent() noexcept {
 void GrpcConnection::forget(Request& request) noexcept {
   if (&request == landing_.request) {
     const bool is_first = !std::exchange(landing_.is_given_up, true);
-    if (is_first && !is_feeding_) host_.thread().loop.cancel_receive(*stream_);
+    if (is_first && !is_feeding_) loop_->cancel_receive(*stream_);
     return;
   }
   CallStream& call = *request.stream;

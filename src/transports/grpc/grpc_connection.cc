@@ -107,7 +107,7 @@ nghttp2_session_callbacks* make_callbacks() noexcept {
 
 // --- the connection's life -----------------------------------------------------------------------
 
-bool GrpcConnection::open(net::Stream& stream, std::span<const char> received,
+bool GrpcConnection::open(net::Loop& loop, net::Stream& stream, std::span<const char> received,
                           bool is_local) noexcept {
   if (nghttp2_session_server_new3(&session_, host_.callbacks(), this, host_.session_options(),
                                   host_.session_memory()) != 0) {
@@ -115,6 +115,7 @@ bool GrpcConnection::open(net::Stream& stream, std::span<const char> received,
     return false;
   }
   state_ = State::kOpen;
+  loop_ = &loop;
   stream_ = &stream;
   giver_ = std::exchange(stream.handler, this);
   is_local_ = is_local;
@@ -152,7 +153,7 @@ void GrpcConnection::close(net::Loop::Closing how) noexcept {
     call->stop_timeouts();
     call->is_closed = true;
   }
-  host_.thread().loop.close(*stream_, how);
+  loop_->close(*stream_, how);
 }
 
 // The loop has let go of all buffers.
@@ -207,8 +208,7 @@ void GrpcConnection::on_timeout() noexcept {
 void GrpcConnection::on_gone(net::Stream&) noexcept { close(); }
 
 transports::Client GrpcConnection::client_of(const CallStream& call) noexcept {
-  return {
-      .loop = host_.thread().loop, .stream = *stream_, .is_local = is_local_, .role = call.role};
+  return {.loop = *loop_, .stream = *stream_, .is_local = is_local_, .role = call.role};
 }
 
 // --- bytes in ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ void GrpcConnection::begin_receive() noexcept {
   receive_segments_ = {iovec{landing_.place.data(), landing_.place.size()},
                        iovec{receive_.data(), receive_.size()}};
   const size_t count = landing_.place.empty() ? 1 : 2;
-  host_.thread().loop.receive(*stream_, std::span(receive_segments_).last(count));
+  loop_->receive(*stream_, std::span(receive_segments_).last(count));
 }
 
 void GrpcConnection::end_landing() noexcept {
@@ -244,7 +244,7 @@ void GrpcConnection::end_landing() noexcept {
 
 void GrpcConnection::on_readable(net::Stream& stream, std::span<char> lent) noexcept {
   (void)stream;
-  if (!lent.empty()) host_.thread().loop.give_back(lent);
+  if (!lent.empty()) loop_->give_back(lent);
   close();  // it never waits for that
 }
 

@@ -53,7 +53,7 @@ class GrpcConnection final : public net::StreamHandler {
   GrpcConnection& operator=(const GrpcConnection&) = delete;
 
   // False: no session could be made, and the stream is its caller's still.
-  [[nodiscard]] bool open(net::Stream& stream, std::span<const char> received,
+  [[nodiscard]] bool open(net::Loop& loop, net::Stream& stream, std::span<const char> received,
                           bool is_local) noexcept;
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
   // No new calls; ends once the present ones are answered.
@@ -88,6 +88,8 @@ class GrpcConnection final : public net::StreamHandler {
   [[nodiscard]] nghttp2_session* session() noexcept { return session_; }
   // nullptr: it is closed.
   [[nodiscard]] net::Stream* stream() const noexcept { return stream_; }
+  // Moves its bytes.
+  [[nodiscard]] net::Loop& loop() const noexcept { return *loop_; }
   // `is_interim`: the reply itself comes later.
   void submit_reply(CallStream& call, std::span<const nghttp2_nv> fields, bool has_body,
                     bool is_interim) noexcept;
@@ -164,6 +166,7 @@ class GrpcConnection final : public net::StreamHandler {
   std::span<char> receive_;
   std::span<char> send_;
   RequestText text_;  // of the head that is being received
+  net::Loop* loop_ = nullptr;
   net::Stream* stream_ = nullptr;
   net::StreamHandler* giver_ = nullptr;
   nghttp2_session* session_ = nullptr;

@@ -173,14 +173,14 @@ size_t GrpcTransport::serve_waiting() noexcept {
   return done;
 }
 
-bool GrpcTransport::take(net::Stream& stream, std::span<const char> received,
+bool GrpcTransport::take(net::Loop& loop, net::Stream& stream, std::span<const char> received,
                          bool is_local) noexcept {
   GrpcConnection* const connection = free_connections_;
   if (connection == nullptr || draining_) return false;
   free_connections_ = std::exchange(connection->next_free, nullptr);
   ++open_;
   thread_.counters.add("http2_connections_open");
-  if (connection->open(stream, received, is_local)) return true;
+  if (connection->open(loop, stream, received, is_local)) return true;
   connection_closed(*connection);
   return false;
 }

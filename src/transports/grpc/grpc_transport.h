@@ -30,7 +30,8 @@ class GrpcTransport final : public transports::Transport,
   [[nodiscard]] Status create();
 
   transports::StreamTaker* http2() noexcept override { return this; }
-  bool take(net::Stream& stream, std::span<const char> received, bool is_local) noexcept override;
+  bool take(net::Loop& loop, net::Stream& stream, std::span<const char> received,
+            bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   size_t serve_waiting() noexcept override;
   void pass_requests_to(transports::RequestTaker& taker) noexcept override {

@@ -348,13 +348,13 @@ bool HttpStreams::had_unread(net::Stream& stream) noexcept {
 std::optional<PeerCredentials> HttpStreams::peer_credentials(net::Stream& stream) noexcept {
   const GrpcConnection& connection = *stream.state<State>().call->connection;
   net::Stream* const carrier = connection.stream();
-  return carrier != nullptr ? host_.thread().loop.peer_credentials(*carrier) : std::nullopt;
+  return carrier != nullptr ? connection.loop().peer_credentials(*carrier) : std::nullopt;
 }
 
 std::optional<sockaddr_storage> HttpStreams::own_address(net::Stream& stream) noexcept {
   const GrpcConnection& connection = *stream.state<State>().call->connection;
   net::Stream* const carrier = connection.stream();
-  return carrier != nullptr ? host_.thread().loop.own_address(*carrier) : std::nullopt;
+  return carrier != nullptr ? connection.loop().own_address(*carrier) : std::nullopt;
 }
 
 }  // namespace lumen::grpc

@@ -249,7 +249,7 @@ void GrpcConnection::flush() noexcept {
   if (gather() > 0 && !is_broken_) {
     is_sending_ = true;
     host_.writing().start(timeout_, coarse_now_ns());
-    host_.thread().loop.send(*stream_, std::span(segments_).first(segment_count_));
+    loop_->send(*stream_, std::span(segments_).first(segment_count_));
     return;
   }
   drop_sent();

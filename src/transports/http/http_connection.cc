@@ -17,11 +17,10 @@ constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 }  // namespace
 
-bool HttpConnection::is_carried() const noexcept { return loop_ != &host_.loop(); }
-
-void HttpConnection::open(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
+void HttpConnection::open(net::Loop& loop, net::Socket socket, Origin origin) noexcept {
   loop_ = &loop;
-  is_local_ = is_local;
+  is_local_ = origin.is_local;
+  is_carried_ = origin.is_carried;
   accepted_ns_ = is_carried() ? 0 : now_ns();
   state_ = State::kIdle;
   in_loop_ = loop_->add(stream_, socket).ok();
@@ -116,7 +115,7 @@ void HttpConnection::hand_over() noexcept {
   timeout_.unlink();
   const std::string_view received = context_->buffer.unread();
   state_ = State::kTaken;
-  if (!host_.thread().http2->take(stream_, {received.data(), received.size()}, is_local_)) {
+  if (!host_.thread().http2->take(*loop_, stream_, {received.data(), received.size()}, is_local_)) {
     state_ = State::kHead;
     close();
     return;

@@ -47,8 +47,12 @@ class HttpConnection final : public net::StreamHandler {
     kClosing,    // until the loop has let go of the stream and of the context's memory
   };
 
-  // `loop`: moves its bytes. `is_local`: by the unix socket, whose users may change the engine.
-  void open(net::Loop& loop, net::Socket socket, bool is_local) noexcept;
+  struct Origin {
+    bool is_local = false;    // by the unix socket, whose users may change the engine
+    bool is_carried = false;  // by a stream of HTTP/2
+  };
+  // `loop`: moves its bytes.
+  void open(net::Loop& loop, net::Socket socket, Origin origin) noexcept;
   void close(net::Loop::Closing how = net::Loop::Closing::kOrderly) noexcept;
   // A context became free for a connection in kWaitingContext.
   void resume(RequestContext& context) noexcept;
@@ -76,7 +80,7 @@ class HttpConnection final : public net::StreamHandler {
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] net::Loop& loop() const noexcept { return *loop_; }
   // A stream of HTTP/2 carries it, whose bytes are counted there.
-  [[nodiscard]] bool is_carried() const noexcept;
+  [[nodiscard]] bool is_carried() const noexcept { return is_carried_; }
   HttpConnection* next_free =
       nullptr;  // in its host's pool or the list of those that wait for a context
 
@@ -117,6 +121,7 @@ class HttpConnection final : public net::StreamHandler {
   State state_ = State::kFree;
   bool in_loop_ = false;
   bool is_local_ = false;
+  bool is_carried_ = false;
   // Its time was up when bytes that are being delivered were still in the socket.
   bool is_overdue_ = false;
 };

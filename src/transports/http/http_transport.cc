@@ -46,10 +46,11 @@ Status HttpTransport::create() {
     connection.next_free = std::exchange(free_, &connection);
   }
   if (thread_.http2 != nullptr) thread_.http2->pass_requests_to(*this);
+  if (thread_.tls != nullptr) thread_.tls->pass_connections_to(*this);
   return contexts_.create(*this);
 }
 
-bool HttpTransport::accept(net::Socket socket, bool is_local) noexcept {
+bool HttpTransport::accept(net::Loop& loop, net::Socket socket, bool is_local) noexcept {
   counters().add("connections_accepted");
   // The oldest idle connection makes room; where all are busy the new one is refused.
   const size_t limit = services_.options.max_connections;
@@ -63,7 +64,7 @@ bool HttpTransport::accept(net::Socket socket, bool is_local) noexcept {
   free_ = std::exchange(connection->next_free, nullptr);
   ++open_;
   counters().add("connections_open");
-  connection->open(thread_.loop, socket, is_local);
+  connection->open(loop, socket, {.is_local = is_local, .is_carried = false});
   return true;
 }
 
@@ -82,7 +83,7 @@ bool HttpTransport::take(net::Loop& loop, net::Socket socket, bool is_local) noe
   if (connection == nullptr) return false;
   free_ = std::exchange(connection->next_free, nullptr);
   ++carried_;
-  connection->open(loop, socket, is_local);
+  connection->open(loop, socket, {.is_local = is_local, .is_carried = true});
   return true;
 }
 

@@ -23,7 +23,9 @@
 
 namespace lumen::http {
 
-class HttpTransport final : public transports::Transport, public transports::RequestTaker {
+class HttpTransport final : public transports::Transport,
+                            public transports::RequestTaker,
+                            public transports::ConnectionTaker {
  public:
   HttpTransport(const Services& services, const transports::ThreadServices& thread);
   [[nodiscard]] Status create();
@@ -32,6 +34,7 @@ class HttpTransport final : public transports::Transport, public transports::Req
     return is_local ? &local_acceptor_ : &acceptor_;
   }
   bool take(net::Loop& loop, net::Socket socket, bool is_local) noexcept override;
+  bool accept(net::Loop& loop, net::Socket socket, bool is_local) noexcept override;
   size_t take_returned() noexcept override;
   bool is_waiting() const noexcept override { return away_ > 0; }
   size_t serve_waiting() noexcept override;
@@ -85,12 +88,13 @@ class HttpTransport final : public transports::Transport, public transports::Req
   // One a kind of listener, so that a connection knows by which it came.
   struct Acceptor final : public net::ListenerHandler {
     Acceptor(HttpTransport& owner, bool local) noexcept : host(owner), is_local(local) {}
-    bool on_accepted(net::Socket socket) noexcept override { return host.accept(socket, is_local); }
+    bool on_accepted(net::Socket socket) noexcept override {
+      return host.accept(host.loop(), socket, is_local);
+    }
     void on_accept_failed(int error_number) noexcept override;
     HttpTransport& host;
     bool is_local;
   };
-  [[nodiscard]] bool accept(net::Socket socket, bool is_local) noexcept;
 
   const Services services_;
   const transports::ThreadServices thread_;

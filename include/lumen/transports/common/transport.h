@@ -33,8 +33,10 @@ struct ThreadServices {
   service::Dispatcher& dispatcher;
   telemetry::CounterWriter& counters;
   service::RequestRecorder& recorder;
-  ThreadMemory& memory;          // of its requests
-  StreamTaker* http2 = nullptr;  // of a transport that was made before; nullptr: there is none
+  ThreadMemory& memory;  // of its requests
+  // Of transports that were made before; nullptr: there is none.
+  StreamTaker* http2 = nullptr;
+  ConnectionGiver* tls = nullptr;
 };
 
 class Transport {
@@ -50,6 +52,9 @@ class Transport {
 
   // Takes connections that begin with HTTP/2's preface; nullptr: it speaks no HTTP/2.
   [[nodiscard]] virtual StreamTaker* http2() noexcept { return nullptr; }
+
+  // Accepts connections in place of the transport that serves them; nullptr: it does not.
+  [[nodiscard]] virtual ConnectionGiver* tls() noexcept { return nullptr; }
 
   // Takes requests that the loop does not deliver, up to a bound for each client; returns how many.
   virtual size_t take_requests() noexcept { return 0; }

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <utility>
 
-namespace lumen::server {
+namespace lumen {
 
 template <typename Job>
 class JobStack {
@@ -61,4 +61,4 @@ class JobStack {
   Doorbell bell_;  // woken when one of these has changed
 };
 
-}  // namespace lumen::server
+}  // namespace lumen

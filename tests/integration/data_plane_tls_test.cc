@@ -1,0 +1,147 @@
+// A request over TLS takes no lock on the data plane, and allocates nothing outside of OpenSSL, on
+// either loop. OpenSSL's record layer allocates and frees a few small blocks for each record, which
+// are told apart and printed; its handshakes are another thread's.
+#include "support/call_counter.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+#include "integration/data_plane_server.h"
+#include "support/certificate_file.h"
+
+#include <gtest/gtest.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/ssl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lumen::server {
+namespace {
+
+// OpenSSL's calls of the heap count as the backend's: it takes these before it has allocated.
+void* allocate(size_t bytes, const char*, int) {
+  const testing_support::BackendCalls calls;
+  return std::malloc(bytes);
+}
+void* reallocate(void* memory, size_t bytes, const char*, int) {
+  const testing_support::BackendCalls calls;
+  return std::realloc(memory, bytes);
+}
+void release(void* memory, const char*, int) {
+  const testing_support::BackendCalls calls;
+  std::free(memory);
+}
+const bool tells_openssl_apart = CRYPTO_set_mem_functions(allocate, reallocate, release) == 1;
+
+// A blocking client, by OpenSSL on a socket of its own.
+class TlsClient {
+ public:
+  explicit TlsClient(const std::string& address)
+      : context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free),
+        ssl_(SSL_new(context_.get()), SSL_free),
+        bio_(BIO_new_connect(address.c_str())) {
+    SSL_set_bio(ssl_.get(), bio_, bio_);  // which is its owner now
+  }
+  [[nodiscard]] bool connect() const { return SSL_connect(ssl_.get()) == 1; }
+  // The status of the reply, whose body is read, too; 0: there is none.
+  [[nodiscard]] int exchange(const std::string& request) {
+    size_t sent = 0;
+    if (SSL_write_ex(ssl_.get(), request.data(), request.size(), &sent) != 1) return 0;
+    while (received_.find("\r\n\r\n") == std::string::npos) {
+      if (!read_more()) return 0;
+    }
+    constexpr std::string_view kLength = "\r\nContent-Length: ";
+    const size_t body = received_.find("\r\n\r\n") + 4;
+    const size_t at = received_.find(kLength);
+    const size_t bytes =
+        at < body ? std::strtoul(received_.c_str() + at + kLength.size(), nullptr, 10) : 0;
+    const int status = std::atoi(received_.c_str() + received_.find(' '));
+    while (received_.size() < body + bytes) {
+      if (!read_more()) return 0;
+    }
+    received_.erase(0, body + bytes);
+    return status;
+  }
+
+ private:
+  [[nodiscard]] bool read_more() {
+    char chunk[16384];
+    size_t got = 0;
+    if (SSL_read_ex(ssl_.get(), chunk, sizeof(chunk), &got) != 1) return false;
+    received_.append(chunk, got);
+    return true;
+  }
+
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
+  std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  BIO* bio_;
+  std::string received_;
+};
+
+class DataPlaneTls : public testing::TestWithParam<net::LoopKind> {
+ protected:
+  void start() {
+    ASSERT_TRUE(tells_openssl_apart);
+    if (const auto choice = net::choose_loop(GetParam()); !choice.ok()) {
+      GTEST_SKIP() << choice.status().message();
+    }
+    served.options.loop = GetParam();
+    served.options.tls_cert = served.files.path() / "server.pem";
+    test::write_certificate(served.options.tls_cert);
+    served.start();
+  }
+  void expect_nothing_counted(const std::string& request, int status) {
+    TlsClient client(served.server->http_address());
+    ASSERT_TRUE(client.connect());
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(status, client.exchange(request));
+    testing_support::open_call_window();
+    for (int i = 0; i < kRequests; ++i) EXPECT_EQ(status, client.exchange(request));
+    expect_only_openssl(request.substr(0, request.find("\r\n")));
+  }
+  static void expect_only_openssl(const std::string& what) {
+    const WindowCounts counts = testing_support::close_call_window();
+    expect_none(what, counts.data_plane);
+    std::printf("%s: %.1f allocations by OpenSSL and the backend\n", what.c_str(),
+                static_cast<double>(counts.backend.allocations) / kRequests);
+    EXPECT_GT(counts.backend.allocations, 0u) << "the counter sees what OpenSSL does";
+  }
+  DataPlaneServer served;
+};
+
+TEST_P(DataPlaneTls, ARequestAllocatesInOpenSslAlone) {
+  start();
+  if (IsSkipped()) return;
+  expect_nothing_counted(kMlpRequest, 200);
+  expect_nothing_counted(binary_infer("identity", "input", std::string(602'112, '\0')), 200);
+  expect_nothing_counted(get_request("/v2/models/none"), 404);
+}
+
+// Its handshakes and its end are calls of another thread.
+TEST_P(DataPlaneTls, AConnectionAllocatesInOpenSslAlone) {
+  start();
+  if (IsSkipped()) return;
+  const auto visit = [this] {
+    TlsClient client(served.server->http_address());
+    ASSERT_TRUE(client.connect());
+    EXPECT_EQ(200, client.exchange(kMlpRequest));
+  };
+  for (int i = 0; i < 100; ++i) visit();  // each place for a connection has been used once
+  testing_support::open_call_window();
+  for (int i = 0; i < kRequests; ++i) visit();
+  expect_only_openssl("a connection");
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, DataPlaneTls,
+                         testing::Values(net::LoopKind::kEpoll, net::LoopKind::kIoUring),
+                         [](const testing::TestParamInfo<net::LoopKind>& one) {
+                           return one.param == net::LoopKind::kEpoll ? "Epoll" : "IoUring";
+                         });
+
+}  // namespace
+}  // namespace lumen::server
+
+#endif
