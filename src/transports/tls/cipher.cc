@@ -99,13 +99,17 @@ Cipher::Progress Cipher::handshake() noexcept {
   return progress_of(SSL_do_handshake(ssl_));
 }
 
+// An error that an earlier call of this thread has left would be taken for this one's: the queue of
+// errors is the thread's, so each call begins with an empty one.
 Cipher::Progress Cipher::read(std::span<char> room, size_t& got) noexcept {
+  ERR_clear_error();
   return progress_of(SSL_read_ex(ssl_, room.data(), room.size(), &got));
 }
 
 Cipher::Progress Cipher::look() noexcept {
   char byte = 0;
   size_t got = 0;
+  ERR_clear_error();
   return progress_of(SSL_peek_ex(ssl_, &byte, 1, &got));
 }
 
@@ -115,6 +119,7 @@ bool Cipher::has_unread() const noexcept {
 
 Cipher::Progress Cipher::write(std::span<const char> plain) noexcept {
   size_t written = 0;
+  ERR_clear_error();
   const Progress progress = progress_of(SSL_write_ex(ssl_, plain.data(), plain.size(), &written));
   return progress == Progress::kDone ? progress : Progress::kFailed;
 }

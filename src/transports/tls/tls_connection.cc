@@ -294,7 +294,7 @@ void TlsConnection::send(std::span<iovec> buffers) noexcept {
   plain_ = buffers;
   plain_taken_ = 0;
   encrypt();
-  if (broken_ < 0) host_.make_ready(*this);
+  if (broken_ < 0 || is_flushed()) host_.make_ready(*this);  // or there was nothing to send
 }
 
 bool TlsConnection::look_now() noexcept { return host_.inner_loop().look_now(inner_); }

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <unistd.h>
 
@@ -166,6 +167,16 @@ TEST_F(CipherTest, AnEndOfTheNetworkWithoutAGoodbyeIsAnEnd) {
   shake_hands();
   cipher_.has_ended();
   EXPECT_EQ(cipher_.look(), Progress::kEnded);
+}
+
+TEST_F(CipherTest, AnErrorOfAnotherConnectionIsNotTakenForItsOwn) {
+  shake_hands();
+  char byte = 0;
+  size_t got = 0;
+  ERR_raise(ERR_LIB_SSL, ERR_R_INTERNAL_ERROR);
+  EXPECT_EQ(cipher_.read({&byte, 1}, got), Progress::kWantsBytes);
+  ERR_raise(ERR_LIB_SSL, ERR_R_INTERNAL_ERROR);
+  EXPECT_EQ(cipher_.look(), Progress::kWantsBytes);
 }
 
 TEST_F(CipherTest, ARecordThatWasChangedOnTheWayFails) {
