@@ -259,18 +259,18 @@ with Client(sys.argv[1]) as client:
 
 def test_clients_that_are_killed_leave_nothing_and_others_are_served(tmp_path: Path) -> None:
     def counts() -> dict[str, int]:
-        folder = f"/proc/{server.process.pid}"
-        return {one: len(os.listdir(f"{folder}/{one}")) for one in ("fd", "task", "map_files")}
+        folder = f"/proc/{one.pid}"
+        return {kind: len(os.listdir(f"{folder}/{kind}")) for kind in ("fd", "task", "map_files")}
 
     # A server of its own: on the shared one, connections of earlier tests end while this one runs.
-    server = Server(
-        copy_models(tmp_path / "models", [MODELS / "mlp"]), "--bus", str(tmp_path / "b")
-    )
-    with Client(url_of(server, "bus")) as other:
+    # On a busy machine a start has left up to seven descriptors for a while, so the count may fall
+    # below the one before; ten clients that each leave one would be above it all the same.
+    one = Server(copy_models(tmp_path / "models", [MODELS / "mlp"]), "--bus", str(tmp_path / "b"))
+    with Client(url_of(one, "bus")) as other:
         other.infer("mlp", {"input": rows(1)})
         before = counts()
-        for _ in range(5):
-            command = [sys.executable, "-c", CLIENT, url_of(server, "bus")]
+        for _ in range(10):
+            command = [sys.executable, "-c", CLIENT, url_of(one, "bus")]
             path = Path(lumen_engine.__file__).parents[1]
             env = {**os.environ, "PYTHONPATH": str(path)}
             with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as client:
@@ -278,10 +278,10 @@ def test_clients_that_are_killed_leave_nothing_and_others_are_served(tmp_path: P
                 client.kill()
             other.infer("mlp", {"input": rows(1)})
         give_up = time.monotonic() + 20 * PATIENCE
-        while (now := counts()) != before:
-            assert time.monotonic() < give_up, f"something is left: {before} before, {now} now"
+        while any(now > before[kind] for kind, now in counts().items()):
+            assert time.monotonic() < give_up, f"{before} before, {counts()} now"
             other.infer("mlp", {"input": rows(1)})
-    server.stop()
+    one.stop()
 
 
 def test_a_url_of_another_kind_is_refused() -> None:
