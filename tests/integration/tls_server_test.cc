@@ -44,6 +44,7 @@ TEST(TlsServer, ConnectionsComeAndGoWhileTheCertificateIsReadAnew) {
 
   std::atomic<int> wrong{0};
   std::vector<std::thread> clients;
+  clients.reserve(kClients);
   for (int number = 0; number < kClients; ++number) {
     clients.emplace_back([&] {
       for (int i = 0; i < kConnections; ++i) {
