@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.load import h2load, serving
+from bench.load import h2load, serving, wrk
 from bench.load.serving import Target
 from bench.runner import ROOT, Bench, BenchError, Goal, Run, make_row
 from bench.runner.places import left_out
@@ -31,26 +31,10 @@ CIPHER = "TLS_AES_128_GCM_SHA256"
 LIVE = "/v2/health/live"
 SIZES = {"1 KiB": ("mlp", (1, 256)), "600 KB": ("identity", (1, 150_528))}
 
-# An upstream connection is kept for each client, as its manual advises.
-NGINX = """
-daemon off;
-master_process off;
-worker_processes 1;
-pid nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off;
-  client_header_buffer_size 64k;
-  client_body_buffer_size 2m;
+# In place of the server of wrk.py. An upstream connection is kept for each client, as nginx's
+# manual advises.
+NGINX = """  client_body_buffer_size 2m;
   client_max_body_size 64m;
-  keepalive_requests 1000000000;
-  keepalive_timeout 1h;
-  client_body_temp_path body;
-  proxy_temp_path proxy;
-  fastcgi_temp_path fastcgi;
-  uwsgi_temp_path uwsgi;
-  scgi_temp_path scgi;
   upstream lumen {{ server unix:{socket}; keepalive 64; keepalive_requests 1000000000; }}
   server {{
     listen 127.0.0.1:{port} ssl;
@@ -63,10 +47,7 @@ http {{
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_buffering off;
-    }}
-  }}
-}}
-"""
+    }}"""
 
 
 @dataclass
@@ -98,10 +79,12 @@ def start(stack: ExitStack, folder: Path) -> dict[str, Contender]:
         stack, folder, "plain", [*models, "--unix", str(socket)], [work]
     )
     port, log = serving.free_port(), folder / "nginx.log"
-    (folder / "nginx").mkdir()
-    conf = folder / "nginx" / "nginx.conf"
-    conf.write_text(NGINX.format(port=port, socket=socket, certificate=certificate, live=LIVE))
-    command = [str(h2load.wrk.find("nginx")), "-p", str(conf.parent), "-c", str(conf)]
+    command = wrk.nginx_command(folder / "nginx", port)
+    text = wrk.NGINX.replace("  server {{\n    " + h2load.NGINX_HTTP, NGINX)
+    if text == wrk.NGINX:
+        raise BenchError("the configuration of nginx in wrk.py has changed; change tls.py, too")
+    text = text.format(port=port, socket=socket, certificate=certificate, live=LIVE)
+    (folder / "nginx" / "nginx.conf").write_text(text)
     process = stack.enter_context(serving.running(command, log))
     proxy = serving.make_target(PROXY, work, port, b"", process, log)
     serving.wait_for_answer(plain)
@@ -165,7 +148,7 @@ def request_of(folder: Path, model: str, shape: tuple[int, ...]) -> tuple[Path, 
 
 
 def measure(run: Run) -> None:
-    if not h2load.wrk.find("nginx") or not h2load.wrk.find("h2load"):
+    if not wrk.find("nginx") or not wrk.find("h2load"):
         left_out("tls", "apt-get install nginx-light nghttp2-client")
         return
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:

@@ -163,7 +163,7 @@ void TlsConnection::give_buffers_up() noexcept {
 
 void TlsConnection::receive_more() noexcept {
   if (receiving_ == Receiving::kFills) return;
-  if (wanted_ == Wanted::kData || wanted_ == Wanted::kDropped) {
+  if (wanted_ == Wanted::kData) {
     take_buffers();
   } else {
     give_buffers_up();
@@ -277,8 +277,8 @@ void TlsConnection::wait_readable() noexcept {
   host_.make_ready(*this);
 }
 
-void TlsConnection::receive(std::span<iovec> buffers, bool drops) noexcept {
-  wanted_ = drops ? Wanted::kDropped : Wanted::kData;
+void TlsConnection::receive(std::span<iovec> buffers) noexcept {
+  wanted_ = Wanted::kData;
   wanted_buffers_ = buffers;
   host_.make_ready(*this);
 }

@@ -50,7 +50,7 @@ class TlsConnection final : public net::StreamHandler, public HandshakeJob {
   void bind(net::Stream& outer) noexcept { outer_ = &outer; }
   void close(net::Loop::Closing how) noexcept;
   void wait_readable() noexcept;
-  void receive(std::span<iovec> buffers, bool drops) noexcept;
+  void receive(std::span<iovec> buffers) noexcept;
   void cancel_receive() noexcept;
   void send(std::span<iovec> buffers) noexcept;
   [[nodiscard]] uint64_t sent_so_far() const noexcept { return plain_taken_; }
@@ -81,7 +81,7 @@ class TlsConnection final : public net::StreamHandler, public HandshakeJob {
     kClosing,  // until the loop has let go of it, and OpenSSL's memory is freed
   };
   enum class Receiving : uint8_t { kNothing, kWaits, kFills };
-  enum class Wanted : uint8_t { kNothing, kReadable, kData, kDropped, kCancelled };
+  enum class Wanted : uint8_t { kNothing, kReadable, kData, kCancelled };
 
   void take_buffers() noexcept;
   void give_buffers_up() noexcept;

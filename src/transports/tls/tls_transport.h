@@ -50,10 +50,10 @@ class TlsTransport final : public transports::Transport,
   void close(net::Stream& stream, Closing how) noexcept override { of(stream).close(how); }
   void wait_readable(net::Stream& stream) noexcept override { of(stream).wait_readable(); }
   void receive(net::Stream& stream, std::span<iovec> buffers) noexcept override {
-    of(stream).receive(buffers, false);
+    of(stream).receive(buffers);
   }
   void drop(net::Stream& stream, std::span<iovec> buffers) noexcept override {
-    of(stream).receive(buffers, true);
+    of(stream).receive(buffers);  // decrypted in any case, and so is written somewhere
   }
   void cancel_receive(net::Stream& stream) noexcept override { of(stream).cancel_receive(); }
   void send(net::Stream& stream, std::span<iovec> buffers) noexcept override {
@@ -116,7 +116,6 @@ class TlsTransport final : public transports::Transport,
   Mapping memory_;
   std::vector<char*> free_buffers_;  // the one that was used last is taken first
   std::vector<char> scratch_;
-  std::vector<char> dropped_;
   TlsConnection* first_ready_ = nullptr;
   TlsConnection* last_ready_ = nullptr;
   std::atomic<TlsConnection*> returned_{nullptr};
