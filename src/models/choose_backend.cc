@@ -9,6 +9,7 @@
 #include "models/compare_backends.h"
 #include "models/format_text.h"
 #include "models/operator_check.h"
+#include "models/picture_model.h"
 #include "models/recorded_rows.h"
 #include "models/row_independence.h"
 
@@ -283,11 +284,50 @@ Result<ChosenBackend> choose(Backends& backends, const ModelSource& source,
   return chosen;
 }
 
+// The model that takes pixels or files, of the model as its file has it.
+Result<std::unique_ptr<LoadedModel>> take_pictures(Backends::Entry& entry,
+                                                   const ModelSource& source,
+                                                   std::unique_ptr<LoadedModel> of_file) {
+  if (!entry.backend->traits().reads_graphs) {
+    return Status::error(Code::kInvalidArgument,
+                         "config.json: key \"pictures\": wanted a model of a graph; a model of the "
+                         "backend \"%s\" prepares its inputs itself",
+                         std::string(entry.backend->name()).c_str());
+  }
+  Result<std::vector<PictureInput>> pictures =
+      plan_pictures(source.options.pictures, of_file->metadata().inputs);
+  if (!pictures.ok()) return pictures.status();
+  const bool takes_pixels = entry.backend->traits().prepares_pictures;
+  if (takes_pixels) {
+    of_file.reset();
+    Result<std::unique_ptr<LoadedModel>> loaded = load(entry, source);
+    if (!loaded.ok()) return loaded;
+    of_file = std::move(*loaded);
+  }
+  return make_picture_model(std::move(of_file), std::move(*pictures), takes_pixels);
+}
+
+// The backend is judged by the model's graph alone: pictures can't change what it computes.
+Result<ChosenBackend> choose_with_pictures(Backends& backends, const ModelSource& source,
+                                           const LoadOptions& options, LoadGate::Loading& loading) {
+  ModelSource plain = source;
+  plain.options.pictures.clear();
+  Result<ChosenBackend> chosen = choose(backends, plain, options, loading);
+  if (!chosen.ok()) return chosen;
+  Result<std::unique_ptr<LoadedModel>> taking =
+      take_pictures(*chosen->entry, source, std::move(chosen->loaded));
+  if (!taking.ok()) return taking.status();
+  chosen->loaded = std::move(*taking);
+  return chosen;
+}
+
 }  // namespace
 
 Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
                                      const LoadOptions& options, LoadGate::Loading& loading) {
-  Result<ChosenBackend> chosen = choose(backends, source, options, loading);
+  Result<ChosenBackend> chosen = source.options.pictures.empty()
+                                     ? choose(backends, source, options, loading)
+                                     : choose_with_pictures(backends, source, options, loading);
   // Freed memory, of the file as it was read and of the weights of a backend that was not chosen,
   // stays with the process's heaps otherwise: 100 MB beside a model of 200.
   trim_heap();

@@ -9,6 +9,7 @@
 
 #include "models/ensemble_config.h"
 #include "models/json_text.h"
+#include "models/picture_config.h"
 #include "models/triton_keys.h"
 #include "models/warm_up_config.h"
 
@@ -331,6 +332,11 @@ void read_ensemble_key(Config& config, const Json& section) {
   if (!problem.empty()) config.fail(problem);
 }
 
+void read_pictures_key(Config& config, const Json& section) {
+  const std::string problem = read_pictures(section, config.options.pictures);
+  if (!problem.empty()) config.fail(problem);
+}
+
 struct Key {
   std::string_view name;
   void (*read)(Config&, const Json&);
@@ -350,7 +356,8 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"versions", read_versions},
                               Key{"labels", read_labels},
                               Key{"warmup", read_warmup},
-                              Key{"ensemble", read_ensemble_key}};
+                              Key{"ensemble", read_ensemble_key},
+                              Key{"pictures", read_pictures_key}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;
@@ -395,17 +402,17 @@ std::string line_of(std::string_view text, size_t byte) {
 // deep document quoted in a message would overrun the stack.
 struct Keys {
   static constexpr int kMaxDepth = 16;
-  std::vector<std::string> seen;     // of the document
-  std::vector<std::string> seen_in;  // of the section that is read
+  // Of the object that is read at each depth; the keys of the document are at depth 1.
+  std::array<std::vector<std::string>, kMaxDepth + 2> seen;
   std::optional<std::string> twice;
   bool too_deep = false;
 
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kMaxDepth) too_deep = true;
     if (too_deep) return false;
-    if (event == Json::parse_event_t::key && depth <= 2) {
-      std::vector<std::string>& keys = depth == 1 ? seen : seen_in;
-      if (depth == 1) seen_in.clear();
+    if (event == Json::parse_event_t::object_start) seen[static_cast<size_t>(depth) + 1].clear();
+    if (event == Json::parse_event_t::key) {
+      std::vector<std::string>& keys = seen[static_cast<size_t>(depth)];
       const auto& key = parsed.get_ref<const std::string&>();
       if (std::ranges::find(keys, key) != keys.end()) twice = key;
       keys.push_back(key);

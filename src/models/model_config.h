@@ -1,7 +1,8 @@
 // A model's own config.json: {"precision": "f32"|"bf16"|"auto", "batch_sizes": [1, 4],
 // "rows_are_independent": true, "shape_cache": 64, "backend": "openvino", "response_cache":
 // {"enable": true}, "queue_type": "mpmc", "weight": 3, "priority": 1, "instances": 1, "workers":
-// [0], "device": {"id": 0}, "warmup": [...]}, all optional.
+// [0], "device": {"id": 0}, "warmup": [...],
+// "pictures": {"data": {...}}}, all optional.
 // Threads: any. Memory: the heap (control plane). Errors: a Status with file, line, key, the value
 // got, the values wanted and the nearest valid key.
 #pragma once

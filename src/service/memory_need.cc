@@ -50,12 +50,13 @@ ModelNeed::ModelNeed(const models::ModelMetadata& model) noexcept
     if (!has_rows(input.shape)) continue;
     const size_t elements = elements_of_a_row(input.shape).value_or(1);
     row_elements_ = saturated_sum(row_elements_, elements);
-    row_bytes_ = saturated_sum(
-        row_bytes_, saturated_product(elements, std::max<size_t>(element_size(input.type), 1)));
+    const size_t element = std::max({element_size(input.type), input.usual_bytes, size_t{1}});
+    row_bytes_ = saturated_sum(row_bytes_, saturated_product(elements, element));
   }
   row_elements_ = std::max<size_t>(row_elements_, 1);
   row_bytes_ = std::max<size_t>(row_bytes_, 1);
   for (const models::TensorSpec& output : model.outputs) add_output(output, Text::kOfOutputs);
+  outputs_.add(has_rows_, model.prepared_bytes);
 }
 
 ModelNeed::ModelNeed(const models::Model& model) noexcept : ModelNeed(model.metadata()) {

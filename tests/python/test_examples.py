@@ -111,6 +111,13 @@ def test_a_certificate_is_replaced_and_a_client_without_one_refused(run: Run) ->
     assert [line.split()[0] for line in said[1:]] == ["server", "renewed"]
 
 
+def test_pictures_answers_files_and_pixels_as_the_models_numbers(run: Run) -> None:
+    output = run("pictures")
+    assert re.search(r"^599 digits: 9\d% right$", output, re.M)
+    assert re.search(r"^JPEG files of 80 x 80, \d+ bytes: 9\d%$", output, re.M)
+    assert "element 1 has 6 bytes" in output
+
+
 def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
     assert re.search(
         r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M

@@ -51,6 +51,14 @@ if(NOT LUMEN_INCLUDE_OF_nghttp2 OR NOT LUMEN_LIBNGHTTP2)
   message(FATAL_ERROR "no nghttp2 (Debian: libnghttp2-dev)\n  Run ./dev setup, then this again.")
 endif()
 
+find_package(JPEG)
+find_path(LUMEN_INCLUDE_OF_spng spng.h)
+find_library(LUMEN_LIBSPNG spng)
+if(NOT JPEG_FOUND OR NOT LUMEN_INCLUDE_OF_spng OR NOT LUMEN_LIBSPNG)
+  message(FATAL_ERROR "no libjpeg-turbo or no libspng (Debian: libjpeg-dev, libspng-dev)\n"
+                      "  Run ./dev setup, then this again.")
+endif()
+
 find_package(OpenSSL 3.0)
 if(NOT OPENSSL_FOUND)
   message(FATAL_ERROR "no OpenSSL (Debian: libssl-dev)\n  Run ./dev setup, then this again.")

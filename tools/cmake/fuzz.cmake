@@ -11,13 +11,14 @@ endif()
 # Parsers outside of wire.
 set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/subscriber_link.cc src/bus/peer.cc
     src/bus/segments.cc src/bus/stream_memory.cc)
-set(LUMEN_FUZZED_model_config src/models/model_config.cc src/models/ensemble_config.cc
+set(LUMEN_FUZZED_model_config src/models/model_config.cc src/models/ensemble_config.cc src/models/picture_config.cc
     src/models/triton_keys.cc
     src/models/warm_up_config.cc)
 set(LUMEN_FUZZED_region_request src/server/region_request.cc src/server/job_json.cc src/service/shared_region.cc
     src/memory/truncation_guard.cc)
 set(LUMEN_FUZZED_repository_scan src/models/repository_scan.cc src/models/scan_files.cc src/models/model_config.cc
-    src/models/ensemble_config.cc src/models/triton_keys.cc src/models/warm_up_config.cc)
+    src/models/ensemble_config.cc src/models/picture_config.cc src/models/triton_keys.cc src/models/warm_up_config.cc)
+set(LUMEN_FUZZED_picture src/pictures/decode.cc src/pictures/jpeg.cc src/pictures/png.cc src/pictures/resize.cc)
 set(LUMEN_FUZZED_npy src/client/npy_file.cc)
 set(LUMEN_FUZZED_reply_head src/client/reply_head.cc)
 set(LUMEN_FUZZED_route src/transports/http/route.cc)
@@ -43,6 +44,10 @@ function(lumen_fuzz)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests
                                                  ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${target} PRIVATE lumen::wire simdjson::simdjson)
+    if(name STREQUAL "picture")
+      target_link_libraries(${target} PRIVATE JPEG::JPEG ${LUMEN_LIBSPNG})
+      target_include_directories(${target} SYSTEM PRIVATE ${LUMEN_INCLUDE_OF_spng})
+    endif()
     if(LUMEN_FUZZ)
       # Of these modules the parser alone: clang builds nothing else of them.
       target_sources(${target} PRIVATE ${LUMEN_FUZZED_${name}})

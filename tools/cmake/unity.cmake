@@ -22,6 +22,8 @@ set(LUMEN_UNITY_ALONE
     src/memory/shared_buffer_c.cc
     src/models/execution_provider.cc
     src/models/model_config.cc
+    src/models/picture_config.cc
+    src/models/picture_plan.cc
     src/models/recorded_rows.cc
     src/models/row_values.cc
     src/models/scan_files.cc

@@ -13,6 +13,7 @@
 #include <lumen/models/metadata.h>
 #include <lumen/models/model_scheduling.h>
 #include <lumen/models/operator_table.h>
+#include <lumen/models/pictures.h>
 #include <lumen/models/stated_form.h>
 #include <lumen/models/warm_up.h>
 
@@ -110,6 +111,7 @@ struct ModelOptions {
   std::vector<WarmUpRequest> warm_up = {};
   StatedForm stated = {};
   StatedEnsemble ensemble = {};  // without steps: the model is none
+  PicturesOptions pictures = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 
@@ -201,6 +203,9 @@ struct BackendTraits {
   // Serves graphs: "auto" may give it one, after a trial in a process of its own. Otherwise it
   // serves the models that name it.
   bool reads_graphs = true;
+  // Makes the model's numbers of pixels in its graph: with ModelOptions::pictures, load() gives a
+  // model of which these inputs have the shape and type of pixels (PictureInput::pixel_shape()).
+  bool prepares_pictures = false;
   // Operators that are known to be computed as ONNX defines them: "auto" gives it no other.
   // nullptr: all.
   const OperatorTable* operators = nullptr;

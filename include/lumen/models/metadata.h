@@ -5,6 +5,7 @@
 #include <lumen/tensor/element_type.h>
 #include <lumen/tensor/shape.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct TensorSpec {
   // A classifier's classes, in the order of the last axis; empty where the model names none.
   std::vector<std::string> labels{};
   bool has_rank = true;  // false, of outputs only: any shape comes; `shape` is empty
+  // Of an element of BYTES, for an estimate of the rows in a body; 0: not known, as little as 1.
+  size_t usual_bytes = 0;
 };
 
 // Two free axes that the model's operations take only with equal sizes; of one input or of two.
@@ -36,6 +39,8 @@ struct ModelMetadata {
   std::vector<TensorSpec> outputs;
   std::vector<TiedAxes> ties{};      // those that the backend knows of; no pair stands there twice
   bool takes_empty_tensors = false;  // inputs may have free axes of size 0
+  // Of a request's memory that an instance takes for each row, beside the outputs.
+  size_t prepared_bytes = 0;
 };
 
 // Whether the model's shapes allow packing at all: every input and output has a free first axis and

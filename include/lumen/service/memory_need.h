@@ -43,7 +43,8 @@ class ModelNeed {
 
  private:
   enum class Text : uint8_t { kNone, kOfOutputs };
-  // Of outputs without rows, and of a row of those that have rows.
+  // Of outputs without rows, and of a row of those that have rows; with memory that an instance
+  // takes before it runs.
   struct Sums {
     size_t fixed = 0;
     size_t row = 0;

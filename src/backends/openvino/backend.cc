@@ -13,6 +13,7 @@
 #include "backends/openvino/compiler.h"
 #include "backends/openvino/memory_policy.h"
 #include "backends/openvino/operators.h"
+#include "backends/openvino/pictures.h"
 #include "backends/openvino/plan.h"
 #include "backends/openvino/shapes.h"
 
@@ -305,6 +306,7 @@ class OpenVinoModel final : public LoadedModel {
     identity += ov::get_openvino_version().buildNumber;
     identity += " precision " + std::to_string(static_cast<int>(source.options.precision));
     identity += " shape_cache " + std::to_string(source.options.shape_cache);
+    identity += models::identity_of(source.options.pictures);
     return identity;
   }
 
@@ -440,7 +442,10 @@ class OpenVinoBackend final : public Backend {
 
   // Each instance compiles a clone of its own; OpenVINO's AUTO device does the same.
   BackendTraits traits() const noexcept override {
-    return {.has_lasting_costs = true, .loads_in_parallel = true, .operators = &kOperators};
+    return {.has_lasting_costs = true,
+            .loads_in_parallel = true,
+            .prepares_pictures = true,
+            .operators = &kOperators};
   }
 
   Result<std::unique_ptr<LoadedModel>> load(const ModelSource& source) override {
@@ -451,6 +456,11 @@ class OpenVinoBackend final : public Backend {
           const PortNames names = port_names(source);
           auto inputs = describe_ports(source.name, model->inputs(), "input", names.inputs);
           if (!inputs.ok()) return inputs.status();
+          if (!source.options.pictures.empty()) {
+            LUMEN_RETURN_IF_ERROR(take_pixels(model, source.options.pictures, *inputs));
+            inputs = describe_ports(source.name, model->inputs(), "input", names.inputs);
+            if (!inputs.ok()) return inputs.status();
+          }
           auto outputs = describe_ports(source.name, model->outputs(), "output", names.outputs);
           if (!outputs.ok()) return outputs.status();
           give_strings_their_own_memory(*model);
