@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -135,12 +136,27 @@ class HttpTransport:
         self._connection.close()
 
 
-def connect(url: str, timeout: float | None, api_key: str | None = None) -> HttpTransport:
+def connect(
+    url: str,
+    timeout: float | None,
+    api_key: str | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> HttpTransport:
+    parts = urlsplit(url)
+    if tls is not None and parts.scheme != "https":
+        raise ValueError(f"URL {url!r}: wanted https://HOST:PORT, since `tls` is given")
     if url.startswith("unix:"):
         by_unix = UnixHttpConnection(url.removeprefix("unix:"), timeout)
         return HttpTransport(by_unix, api_key=api_key)
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"URL {url!r}: wanted bus:/PATH, unix:/PATH or http://HOST:PORT")
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            f"URL {url!r}: wanted bus:/PATH, unix:/PATH, http://HOST:PORT or https://HOST:PORT"
+        )
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=timeout, context=tls
+        )
+    else:
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
     return HttpTransport(connection, parts.path.rstrip("/"), api_key)

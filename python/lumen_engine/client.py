@@ -1,6 +1,7 @@
 """A client of an inference server, over the bus, a unix socket or TCP, behind one face.
 
-    with Client("bus:/run/user/1000/lumen.bus") as client:     # or "unix:/path", "http://host:8000"
+    with Client("bus:/run/user/1000/lumen.bus") as client:     # or "unix:/path", "http://host:8000",
+                                                               # "https://host:8443"
         logits = client.infer("mlp", {"input": row})["logits"]
         many = client.infer_batch("mlp", [{"input": row} for row in rows])   # several in flight
         answer = await client.infer_async("mlp", {"input": row})
@@ -19,6 +20,7 @@ loop, and is not mixed with the other calls while it waits. Timeouts are seconds
 from __future__ import annotations
 
 import math
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -53,9 +55,11 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-def transport_of(url: str, timeout: float | None, api_key: str | None) -> Transport:
-    if not url.startswith("bus:"):
-        return _http_transport.connect(url, timeout, api_key)
+def transport_of(
+    url: str, timeout: float | None, api_key: str | None, tls: ssl.SSLContext | None
+) -> Transport:
+    if not url.startswith("bus:") or tls is not None:
+        return _http_transport.connect(url, timeout, api_key, tls)
     # A client over HTTP needs no extension.
     from lumen_engine._bus_transport import BusTransport  # noqa: PLC0415
 
@@ -63,16 +67,24 @@ def transport_of(url: str, timeout: float | None, api_key: str | None) -> Transp
 
 
 class Client:
-    """`url`: bus:/PATH, unix:/PATH or http://HOST:PORT; `timeout`: of a reply, None: for ever.
+    """`url`: bus:/PATH, unix:/PATH, http://HOST:PORT or https://HOST:PORT; `timeout`: of a reply,
+    None: for ever.
 
     `api_key`: for a server over TCP with --api-key-file; the bus and unix sockets need none.
+    `tls`: of https, for an authority or a certificate of one's own; None: the authorities that the
+    system knows, as ssl.create_default_context() has them.
     """
 
     def __init__(
-        self, url: str, *, timeout: float | None = 20.0, api_key: str | None = None
+        self,
+        url: str,
+        *,
+        timeout: float | None = 20.0,
+        api_key: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.url = url
-        self._transport = transport_of(url, timeout, api_key)
+        self._transport = transport_of(url, timeout, api_key, tls)
         self._lock = threading.Lock()
         self._metadata: dict[tuple[str, str], Any] = {}
 

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import numpy as np
+import openvino
 import pytest
 import tritonclient.http as triton
 from integration.ensemble_models import onnx_tools
@@ -82,13 +83,17 @@ def document(server: Server, path: str) -> Any:
         return json.load(reply)
 
 
-def ask(server: Server, model: str, x: Any, address: str = "") -> np.ndarray:
-    with Client(address or f"http://{server.url}") as client:
+def ask(server: Server, model: str, x: Any) -> np.ndarray:
+    with Client(f"http://{server.url}") as client:
         return client.infer(model, {"x": x})["y"]
 
 
-def ask_files(server: Server, model: str, *files: bytes, address: str = "") -> np.ndarray:
-    return ask(server, model, np.array([*files, None], dtype=object)[:-1], address)
+def objects(*files: bytes) -> np.ndarray:
+    return np.array([*files, None], dtype=object)[:-1]
+
+
+def ask_files(server: Server, model: str, *files: bytes) -> np.ndarray:
+    return ask(server, model, objects(*files))
 
 
 def some_pixels(seed: int, *shape: int) -> np.ndarray:
@@ -225,12 +230,14 @@ def test_random_files_give_pillows_pixels_over_tcp_and_the_bus(models: Path) -> 
     rng = random.Random(SEED)
     with Server(models, bus=models.parent / "bus") as running:
         addresses = [f"http://{running.url}", f"bus:{models.parent / 'bus'}"]
-        for number in range(int(150 / PATIENCE)):
-            file = random_file(rng)
-            for name, (size, _, options) in kinds.items():
-                got = ask_files(running, name, file, address=rng.choice(addresses))[0]
-                expected = pillow(file, size, **options)
-                np.testing.assert_array_equal(got, expected, f"file {number}, {name}")
+        with Client(addresses[0]) as tcp, Client(addresses[1]) as bus:
+            for number in range(int(150 / PATIENCE)):
+                file = random_file(rng)
+                for name, (size, _, options) in kinds.items():
+                    client = rng.choice([tcp, bus])
+                    got = client.infer(name, {"x": objects(file)})["y"][0]
+                    expected = pillow(file, size, **options)
+                    np.testing.assert_array_equal(got, expected, f"file {number}, {name}")
 
 
 def test_png_with_16_bits_gives_the_upper_eight(server: StartServer, models: Path) -> None:
@@ -292,7 +299,7 @@ def test_clients_side_by_side_get_their_own_pictures(
                 files = [random_file(rng) for _ in range(rng.randint(1, 3))]
                 pixels = np.stack([pillow(file, (HEIGHT, WIDTH)) for file in files])
                 expected = -(pixels / np.float32(255)).transpose(0, 3, 1, 2)
-                given = np.array([*files, None], dtype=object)[:-1]
+                given = objects(*files)
                 for model, x in (("x", given), ("pixels", pixels)):
                     if not np.allclose(asking.infer(model, {"x": x})["y"], expected, atol=1e-6):
                         problems.append(f"{model} of client {seed}")
@@ -311,7 +318,7 @@ def test_tritons_client_sends_files(server: StartServer, models: Path) -> None:
     files = [random_file(random.Random(seed)) for seed in range(3)]
     with triton.InferenceServerClient(running.url) as client:
         tensor = triton.InferInput("x", [3], "BYTES")
-        tensor.set_data_from_numpy(np.array([*files, None], dtype=object)[:-1])
+        tensor.set_data_from_numpy(objects(*files))
         answer = client.infer("rgb", [tensor]).as_numpy("y")
     np.testing.assert_array_equal(answer, [pillow(file, (HEIGHT, WIDTH)) for file in files])
 
@@ -328,9 +335,58 @@ def test_a_step_of_an_ensemble_takes_files(server: StartServer, models: Path) ->
     running = server(repository=models)
     file = random_file(random.Random(3))
     with Client(f"http://{running.url}") as client:
-        answer = client.infer("both", {"file": np.array([file, None], dtype=object)[:1]})["answer"]
+        answer = client.infer("both", {"file": objects(file)})["answer"]
     expected = -(pillow(file, (HEIGHT, WIDTH)) / np.float32(255)).transpose(2, 0, 1)
     np.testing.assert_allclose(answer[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("order", ["picture first", "picture last"])
+def test_other_inputs_of_the_model_stay_as_they_are(
+    server: StartServer, models: Path, backend: str, order: str
+) -> None:
+    inputs = [
+        onnx_tools.value("x", ["n", 3, HEIGHT, WIDTH]),
+        onnx_tools.value("factor", ["n", 1, 1, 1]),
+    ]
+    onnx_tools.save(
+        models / "two" / "1" / "model.onnx",
+        "two",
+        [helper.make_node("Mul", ["x", "factor"], ["y"])],
+        inputs if order == "picture first" else inputs[::-1],
+        [onnx_tools.value("y", ["n", 3, HEIGHT, WIDTH])],
+        [],
+    )
+    config = {"pictures": {"x": {"form": "files", "scale": 255}}, "backend": backend}
+    (models / "two" / "config.json").write_text(json.dumps(config))
+    running = server("--backend", "auto", repository=models)
+    rng = random.Random(SEED)
+    files = [random_file(rng) for _ in range(3)]
+    factors = np.float32([1, -2, 3]).reshape(3, 1, 1, 1)
+    with Client(f"http://{running.url}") as client:
+        answer = client.infer("two", {"x": objects(*files), "factor": factors})["y"]
+    pixels = np.stack([pillow(file, (HEIGHT, WIDTH)) for file in files])
+    expected = (pixels / np.float32(255)).transpose(0, 3, 1, 2) * factors
+    np.testing.assert_allclose(answer, expected, atol=1e-5)
+
+
+def test_a_model_in_openvinos_own_form_takes_pictures(server: StartServer, models: Path) -> None:
+    source = models / "x" / "1" / "model.onnx"
+    onnx_tools.save(
+        source,
+        "x",
+        [helper.make_node("Mul", ["x", "factor"], ["y"])],
+        [onnx_tools.value("x", ["n", 3, HEIGHT, WIDTH])],
+        [onnx_tools.value("y", ["n", 3, HEIGHT, WIDTH])],
+        [onnx_tools.initializer("factor", np.float32([2]))],
+    )
+    (models / "x" / "config.json").write_text(json.dumps({"pictures": {"x": {"scale": 255}}}))
+    openvino.save_model(openvino.Core().read_model(source), source.with_suffix(".xml"), False)
+    source.unlink()
+    running = server(repository=models)
+    pixels = some_pixels(1, 2, HEIGHT, WIDTH, 3)
+    expected = 2 * (pixels / np.float32(255)).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(ask(running, "x", pixels), expected, atol=1e-6)
 
 
 def test_answers_to_files_are_cached(server: StartServer, models: Path) -> None:
@@ -433,7 +489,7 @@ def test_changed_files_give_an_error_or_pixels_and_the_server_lives(
                 )
                 file = file or bytearray(b"\0")
             try:
-                client.infer("rgb", {"x": np.array([bytes(file), None], dtype=object)[:1]})
+                client.infer("rgb", {"x": objects(bytes(file))})
             except InferError as error:
                 assert error.status == 400, str(error)
                 refused += 1
@@ -514,7 +570,7 @@ def test_squeezenet_answers_files_as_it_answers_pillows_numbers(
     with Client(f"http://{running.url}") as client:
         expected = client.infer("plain", {"data": numbers})["logits"]
         of_pixels = client.infer("pixels", {"data": pixels[None]})["logits"]
-        given = np.array([file, None], dtype=object)[:1]
+        given = objects(file)
         of_file = client.infer("files", {"data": given})["logits"]
     most = np.abs(expected).max()
     assert np.abs(of_pixels - expected).max() < 1e-4 * most

@@ -31,6 +31,7 @@ from integration.harness import (
     run_serve,
 )
 from integration.raw_http import Connection, Reply, get
+from lumen_engine import Client
 
 sys.path.insert(0, str(ROOT / "tools"))
 import judge_programs
@@ -323,6 +324,26 @@ def test_clients_show_a_certificate_where_one_is_wanted(
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
             with TlsConnection(one, context) as connection:
                 connection.exchange(get("/v2/health/live"))
+
+
+def test_lumens_client_speaks_tls(
+    start: Callable[..., Server], authority: Authority, tmp_path: Path
+) -> None:
+    one = start("--tls-client-ca", str(authority.certificate))
+    known = context_for(authority)
+    known.load_cert_chain(*authority.sign("python"))
+    x = np.arange(300_000, dtype=np.float32)[None]
+    url = f"https://127.0.0.1:{one.port}"
+    with Client(url, tls=known) as client:
+        for _ in range(3):
+            np.testing.assert_array_equal(client.infer("identity", {"input": x})["output"], x)
+    # Without a context: by the authorities of the system, which do not know this one.
+    for context in (None, context_for(Authority(tmp_path, "unknown"))):
+        with Client(url, tls=context) as client, pytest.raises(ssl.SSLCertVerificationError):
+            client.infer("identity", {"input": x})
+    for wrong in (f"http://127.0.0.1:{one.port}", f"unix:{one.unix_path}", "bus:/tmp/bus"):
+        with pytest.raises(ValueError, match="wanted https"):
+            Client(wrong, tls=known)
 
 
 def test_sighup_serves_new_connections_with_the_new_certificate(
