@@ -29,14 +29,12 @@ uint8_t to_byte(int32_t sum) noexcept {
   return static_cast<uint8_t>(std::clamp(sum >> kFactorBits, 0, 255));
 }
 
-// As Pillow 13 chooses: the height first where it loses more than twice as many places as the width.
-// Older versions began with the width always, which changes some values by 1.
+// As Pillow 13 chooses: the height first where it loses more than twice as many places as the
+// width. Older versions began with the width always, which changes some values by 1.
 bool is_height_first(Size from, Size to) noexcept {
-  const auto lost = [](uint32_t before, uint32_t after) {
-    return int64_t{before} - int64_t{after};
-  };
-  const int64_t height = lost(from.height, to.height);
-  return height > 0 && height > 2 * lost(from.width, to.width);
+  const int64_t height_lost = int64_t{from.height} - int64_t{to.height};
+  const int64_t width_lost = int64_t{from.width} - int64_t{to.width};
+  return height_lost > 0 && height_lost > 2 * width_lost;
 }
 
 // Python's round() of half of `difference`: a half goes to the even number.

@@ -1,4 +1,4 @@
-// "pictures" of a config.json: what is read, what is refused, and that no option is forgotten where
+// "pictures" of a config.json: its forms, its refusals, and that no option is forgotten where
 // compiled forms are told apart.
 #include <lumen/models/pictures.h>
 
