@@ -1,12 +1,13 @@
-"""The question: what does a picture cost as pixels, or as a file, instead of the model's numbers?
+"""The question: how dear is a picture as pixels, or as a file, beside the model's own numbers?
 
   lumen bench (core 1) --TCP--> lumen (core 0), SqueezeNet 1.1: FP32 numbers, 602 KB a request
   lumen bench (core 1) --TCP--> lumen (core 0), the same model with "pictures": pixels, 151 KB
   a bare OpenVINO loop (core 0), the limit
 
-Where the model takes milliseconds its noise hides what is beside it, so that has a row of its own: the
-client's mean without the time of the run, by the server's clock. Then a JPEG of 640 x 480 by a client in Python: sent as it is, or decoded, resized and normalised by
-Pillow and NumPy in the client and sent as numbers.
+The noise of a model that takes milliseconds hides all that is beside it, so that has a row of its
+own: the client's mean without the time of the run, by the server's clock. Then a JPEG of 640 x 480
+by a client in Python: sent as it is, or decoded, resized and normalised by Pillow and NumPy in the
+client and sent as numbers.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def p50_us(call: Callable[[], object], seconds: float) -> float:
 def in_client(client: Client, file: bytes) -> object:
     picture = Image.open(io.BytesIO(file)).convert("RGB")
     pixels = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
-    numbers = (pixels - np.float32(MEAN)) / np.float32(SCALE)
+    numbers = (pixels - np.array(MEAN, np.float32)) / np.array(SCALE, np.float32)
     return client.infer(NUMBERS, {"data": np.ascontiguousarray(numbers.transpose(2, 0, 1)[None])})
 
 

@@ -1,5 +1,5 @@
-# Pictures: a model of digits takes PNG and JPEG files, and pixels, where it took numbers before. The
-# two forms are two folders with the same model and a config.json each.
+# A model of digits takes PNG and JPEG files, and pixels, where it took numbers before. The forms
+# are folders with the same model and a config.json each.
 # Errors: exits 1 when the answers differ from those to the model's own numbers.
 from __future__ import annotations
 

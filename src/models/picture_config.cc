@@ -161,7 +161,9 @@ std::string read_picture(const std::string& path, const Json& section, PictureOp
   for (const auto& [key, value] : section.items()) {
     const auto* const found = std::ranges::find(kKeys, std::string_view(key), &Key::name);
     if (found == kKeys.end()) return unknown_key(path, key);
-    const std::string problem = found->read(path + "." + key, value, out);
+    std::string path_of_key = path;
+    path_of_key.append(".").append(key);
+    const std::string problem = found->read(path_of_key, value, out);
     if (!problem.empty()) return problem;
   }
   const bool asks_to_resize = out.shorter_side != 0 || section.contains("filter");

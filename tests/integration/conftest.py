@@ -28,9 +28,11 @@ HOSTILE = {
         "load_files",
         "many_tensors",
         "passed_on_outputs",
+        "pictures",
         "reloads",
         "shape_memory",
         "streamed_bodies",
+        "tls",
         "unix_socket",
     )
 }

@@ -30,6 +30,7 @@ inline void add_steps(ov::preprocess::InputInfo& input, const PictureInput& pict
 inline Status take_pixels(std::shared_ptr<ov::Model>& model, const PicturesOptions& options,
                           const std::vector<Port>& inputs) {
   std::vector<TensorSpec> specs;
+  specs.reserve(inputs.size());
   for (const Port& port : inputs) specs.push_back(port.spec);
   const Result<std::vector<PictureInput>> pictures = models::plan_pictures(options, specs);
   if (!pictures.ok()) return pictures.status();

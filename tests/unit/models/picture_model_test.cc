@@ -123,7 +123,8 @@ TEST(PictureModel, ARequestGetsTheAnswerToItsPixelsAndKeepsItsInputs) {
       float value = 0;
       std::memcpy(&value, output.data + i * sizeof(float), sizeof(value));
       const size_t places = kHeight * kWidth;
-      EXPECT_EQ(value, static_cast<float>(i % places * 3 + i / places));
+      const size_t channel = i / places;
+      EXPECT_EQ(value, static_cast<float>(i % places * 3 + channel));
     }
   }
 }
