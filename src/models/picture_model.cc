@@ -52,18 +52,19 @@ class PictureInstance final : public Instance {
   };
 
   Result<Run*> prepare(InferRequest& request, void (*done)(InferRequest&) noexcept) const noexcept {
-    void* const place = request.list_memory().allocate(sizeof(Run), alignof(Run));
-    const std::span<TensorView> inputs =
-        request.list_memory().allocate_array<TensorView>(request.inputs.size());
+    // Not where outputs go: over the bus that is the client's own, with room for outputs alone.
+    Allocator& memory = request.list_memory();
+    void* const place = memory.allocate(sizeof(Run), alignof(Run));
+    const std::span<TensorView> inputs = memory.allocate_array<TensorView>(request.inputs.size());
     if (place == nullptr || inputs.size() != request.inputs.size()) {
       return Status::error(Code::kTooLarge, "no room for the list of inputs");
     }
     std::ranges::copy(request.inputs, inputs.begin());
     for (const Step& step : steps_) {
       TensorView& input = inputs[step.picture.index];
-      Result<TensorView> prepared = to_pixels(step.picture, step.name, input, *request.memory);
+      Result<TensorView> prepared = to_pixels(step.picture, step.name, input, memory);
       if (prepared.ok() && step.numbers) {
-        prepared = to_numbers(step.picture, step.name, *step.numbers, *prepared, *request.memory);
+        prepared = to_numbers(step.picture, step.name, *step.numbers, *prepared, memory);
       }
       if (!prepared.ok()) return prepared.status();
       input = *prepared;

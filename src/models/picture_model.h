@@ -1,8 +1,8 @@
 // PictureModel: a model whose inputs of pictures are pixels or files, around the model as a backend
 // loaded it. It decodes, resizes and turns pixels into the model's numbers on the thread that runs
 // the model, unless the backend does the last part in its graph.
-// Threads: as those of the model within. Memory: pixels and numbers in the request's memory, the
-// decoder's own on the heap until it is done. Errors: as a request's status.
+// Threads: as those of the model within. Memory: pixels and numbers in the request's scratch
+// memory, the decoder's own on the heap until it is done. Errors: as a request's status.
 #pragma once
 
 #include <lumen/models/backend.h>

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import struct
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable
@@ -22,10 +25,13 @@ import openvino
 import pytest
 import tritonclient.http as triton
 from integration.ensemble_models import onnx_tools
-from integration.harness import PATIENCE, Server
+from integration.harness import PATIENCE, ROOT, Server
 from lumen_engine import Client, InferError
 from onnx import TensorProto, helper
 from PIL import Image
+
+sys.path.insert(0, str(ROOT / "tools"))
+import judge_programs
 
 StartServer = Callable[..., Server]
 SEED = 20261130
@@ -179,7 +185,7 @@ def test_pixels_become_the_models_numbers(server: StartServer, models: Path, bac
         assert metadata["inputs"] == [expected]
         for count in (1,) if rows == 1 else (1, 2, 5):
             pixels = some_pixels(count, count, HEIGHT, WIDTH, channels)
-            numbers = (pixels - np.float32(pictures.get("mean", 0))) / np.float32(
+            numbers = (pixels - np.array(pictures.get("mean", 0), np.float32)) / np.float32(
                 pictures.get("scale", 1)
             )
             if pictures.get("channels") == "bgr":
@@ -275,7 +281,9 @@ def test_files_become_the_models_numbers_in_batches(
     for count in (1, 2, 7, 64):
         files = [random_file(rng) for _ in range(count)]
         pixels = np.stack([pillow(file, (HEIGHT, WIDTH)) for file in files])
-        numbers = ((pixels - np.float32(MEAN)) / np.float32(SCALE)).transpose(0, 3, 1, 2)
+        numbers = ((pixels - np.array(MEAN, np.float32)) / np.array(SCALE, np.float32)).transpose(
+            0, 3, 1, 2
+        )
         answer = ask_files(running, "torch", *files)
         np.testing.assert_allclose(answer, -numbers, rtol=1e-5, atol=1e-5)
 
@@ -323,6 +331,36 @@ def test_tritons_client_sends_files(server: StartServer, models: Path) -> None:
     np.testing.assert_array_equal(answer, [pillow(file, (HEIGHT, WIDTH)) for file in files])
 
 
+# The judge's own; the file comes from a path, the pixels go back to one.
+GRPC = """
+import sys
+import numpy as np
+import tritonclient.grpc as triton
+
+url, file, pixels = sys.argv[1:]
+client = triton.InferenceServerClient(url)
+tensor = triton.InferInput("x", [2], "BYTES")
+tensor.set_data_from_numpy(np.array([open(file, "rb").read()] * 2, dtype=object))
+np.save(pixels, client.infer("rgb", [tensor]).as_numpy("y"))
+"""
+
+
+def test_files_come_over_grpc(server: StartServer, models: Path) -> None:
+    write_pixels_model(models, "rgb", (HEIGHT, WIDTH))
+    running = server(repository=models)
+    file, pixels = models.parent / "file", models.parent / "pixels.npy"
+    file.write_bytes(random_file(random.Random(7)))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(
+        [judge_programs.interpreter("grpc"), "-c", GRPC, running.url, str(file), str(pixels)],
+        env=environment,
+        check=True,
+        timeout=150 * PATIENCE,
+    )
+    expected = pillow(file.read_bytes(), (HEIGHT, WIDTH))
+    np.testing.assert_array_equal(np.load(pixels), [expected, expected])
+
+
 def test_a_step_of_an_ensemble_takes_files(server: StartServer, models: Path) -> None:
     write_pixels_model(models, "read", (HEIGHT, WIDTH))
     write_model(models, "net", ["n", 3, HEIGHT, WIDTH], {"scale": 255})
@@ -362,7 +400,7 @@ def test_other_inputs_of_the_model_stay_as_they_are(
     running = server("--backend", "auto", repository=models)
     rng = random.Random(SEED)
     files = [random_file(rng) for _ in range(3)]
-    factors = np.float32([1, -2, 3]).reshape(3, 1, 1, 1)
+    factors = np.array([1, -2, 3], np.float32).reshape(3, 1, 1, 1)
     with Client(f"http://{running.url}") as client:
         answer = client.infer("two", {"x": objects(*files), "factor": factors})["y"]
     pixels = np.stack([pillow(file, (HEIGHT, WIDTH)) for file in files])
@@ -378,7 +416,7 @@ def test_a_model_in_openvinos_own_form_takes_pictures(server: StartServer, model
         [helper.make_node("Mul", ["x", "factor"], ["y"])],
         [onnx_tools.value("x", ["n", 3, HEIGHT, WIDTH])],
         [onnx_tools.value("y", ["n", 3, HEIGHT, WIDTH])],
-        [onnx_tools.initializer("factor", np.float32([2]))],
+        [onnx_tools.initializer("factor", np.array([2], np.float32))],
     )
     (models / "x" / "config.json").write_text(json.dumps({"pictures": {"x": {"scale": 255}}}))
     openvino.save_model(openvino.Core().read_model(source), source.with_suffix(".xml"), False)
@@ -551,7 +589,7 @@ def test_squeezenet_answers_files_as_it_answers_pillows_numbers(
     server: StartServer, repository: Path, models: Path, backend: str
 ) -> None:
     """torchvision's preparation: Resize(256), CenterCrop(224), ToTensor, Normalize."""
-    mean, scale = np.float32(MEAN), np.float32(SCALE)
+    mean, scale = np.array(MEAN, np.float32), np.array(SCALE, np.float32)
     settings = {"mean": MEAN, "scale": SCALE}
     for name, document in (
         ("plain", {}),
