@@ -28,6 +28,7 @@ HOSTILE = {
         "load_files",
         "many_tensors",
         "passed_on_outputs",
+        "picture_refusals",
         "pictures",
         "reloads",
         "shape_memory",

@@ -1,20 +1,17 @@
 """Models with inputs of pictures: pixels and files, over every transport and both backends.
 
 The oracle is Pillow, whose pixels the server must give bit by bit, and NumPy for the numbers. The
-files are random ones, of all kinds that Pillow writes, and those that attackers send.
+files are random ones, of all kinds that Pillow writes.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import threading
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,25 @@ import pytest
 import tritonclient.http as triton
 from integration.ensemble_models import onnx_tools
 from integration.harness import PATIENCE, ROOT, Server
-from lumen_engine import Client, InferError
+from integration.picture_files import (
+    BICUBIC,
+    BILINEAR,
+    HEIGHT,
+    WIDTH,
+    ask,
+    ask_files,
+    document,
+    encoded,
+    objects,
+    pillow,
+    png_of,
+    random_file,
+    some_picture,
+    some_pixels,
+    write_model,
+    write_pixels_model,
+)
+from lumen_engine import Client
 from onnx import TensorProto, helper
 from PIL import Image
 
@@ -35,46 +50,8 @@ import judge_programs
 
 StartServer = Callable[..., Server]
 SEED = 20261130
-HEIGHT, WIDTH = 12, 20
 MEAN, SCALE = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 BACKENDS = ["openvino", "onnxruntime"]
-BILINEAR, BICUBIC = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC
-FILTERS = {"bilinear": BILINEAR, "bicubic": BICUBIC}
-
-
-def write_model(
-    models: Path,
-    name: str,
-    shape: list[int | str],
-    pictures: dict[str, Any],
-    operator: str = "Neg",
-    dtype: int = TensorProto.FLOAT,
-    **more: Any,
-) -> None:
-    """A model of one operator from x to y."""
-    folder = models / name
-    onnx_tools.save(
-        folder / "1" / "model.onnx",
-        name,
-        [helper.make_node(operator, ["x"], ["y"])],
-        [onnx_tools.value("x", shape, dtype)],
-        [onnx_tools.value("y", shape, dtype)],
-        [],
-    )
-    (folder / "config.json").write_text(json.dumps({"pictures": {"x": pictures}, **more}))
-
-
-def write_pixels_model(models: Path, name: str, size: tuple[int, int], **pictures: Any) -> None:
-    """Its answer is the pixels that the server made of a file."""
-    channels = 1 if pictures.get("channels") == "grey" else 3
-    write_model(
-        models,
-        name,
-        ["rows", *size, channels],
-        {"form": "files", "layout": "nhwc", **pictures},
-        "Identity",
-        TensorProto.UINT8,
-    )
 
 
 @pytest.fixture
@@ -82,81 +59,6 @@ def models(tmp_path: Path) -> Path:
     folder = tmp_path / "pictures"
     folder.mkdir()
     return folder
-
-
-def document(server: Server, path: str) -> Any:
-    with urlopen(f"http://{server.url}{path}") as reply:
-        return json.load(reply)
-
-
-def ask(server: Server, model: str, x: Any) -> np.ndarray:
-    with Client(f"http://{server.url}") as client:
-        return client.infer(model, {"x": x})["y"]
-
-
-def objects(*files: bytes) -> np.ndarray:
-    return np.array([*files, None], dtype=object)[:-1]
-
-
-def ask_files(server: Server, model: str, *files: bytes) -> np.ndarray:
-    return ask(server, model, objects(*files))
-
-
-def some_pixels(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
-def some_picture(rng: random.Random, mode: str = "RGB", most: int = 90) -> Image.Image:
-    """Noise would hide errors of colour sampling; a coarse picture made larger has edges and
-    slopes."""
-    coarse = some_pixels(rng.randrange(1 << 30), rng.randint(1, 9), rng.randint(1, 9), 4)
-    picture = Image.fromarray(coarse, "RGBA")
-    picture = picture.resize((rng.randint(1, most), rng.randint(1, most)), BICUBIC)
-    return picture.convert("RGB").convert(mode) if mode != "RGBA" else picture
-
-
-def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, form, **options)
-    return file.getvalue()
-
-
-def random_file(rng: random.Random) -> bytes:
-    if rng.random() < 0.5:
-        picture = some_picture(rng, rng.choice(["RGB", "RGB", "L"]))
-        return encoded(
-            picture,
-            "JPEG",
-            quality=rng.choice([1, 30, 75, 95, 100]),
-            progressive=rng.random() < 0.3,
-            optimize=rng.random() < 0.3,
-            **({"subsampling": rng.choice([0, 1, 2])} if picture.mode == "RGB" else {}),
-        )
-    return encoded(some_picture(rng, rng.choice(["RGB", "L", "P", "1", "RGBA", "LA"])), "PNG")
-
-
-def pillow(
-    file: bytes,
-    size: tuple[int, int],
-    mode: str = "RGB",
-    resampling: Image.Resampling = BILINEAR,
-    shorter_side: int = 0,
-) -> np.ndarray:
-    """The pixels that the server must make of the file."""
-    picture = Image.open(io.BytesIO(file)).convert(mode)
-    height, width = size
-    if shorter_side:  # as torchvision's Resize and CenterCrop have it
-        w, h = picture.size
-        if w <= h:
-            picture = picture.resize((shorter_side, int(shorter_side * h / w)), resampling)
-        else:
-            picture = picture.resize((int(shorter_side * w / h), shorter_side), resampling)
-        left = round((picture.width - width) / 2.0)
-        top = round((picture.height - height) / 2.0)
-        picture = picture.crop((left, top, left + width, top + height))
-    else:
-        picture = picture.resize((width, height), resampling)
-    return np.asarray(picture).reshape(height, width, -1)
 
 
 # --- pixels -----------------------------------------------------------------------------------
@@ -461,126 +363,6 @@ def test_a_reload_with_other_numbers_is_not_answered_by_the_old_graph(
         np.testing.assert_allclose(ask(running, "x", pixels), expected, rtol=1e-6)
 
 
-# --- what is refused --------------------------------------------------------------------------
-
-
-def png_of(pixels: bytes, width: int, height: int, depth: int = 8, colour: int = 0) -> bytes:
-    """Rows without filters; `pixels` may be fewer than the head says."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        sum_ = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", sum_)
-
-    row = width * (3 if colour == 2 else 1) * depth // 8
-    rows = b"".join(b"\0" + pixels[i : i + row] for i in range(0, len(pixels), row))
-    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
-
-
-def refusal(server: Server, *files: bytes) -> str:
-    with pytest.raises(InferError) as error:
-        ask_files(server, "rgb", *files)
-    assert error.value.status == 400
-    return str(error.value)
-
-
-def test_files_that_are_no_pictures_are_refused_by_their_place(
-    server: StartServer, models: Path
-) -> None:
-    write_pixels_model(models, "rgb", (HEIGHT, WIDTH), most_pixels=1_000_000)
-    running = server(repository=models)
-    good = random_file(random.Random(1))
-    jpeg = encoded(some_picture(random.Random(2)), "JPEG")
-    assert "'x': element 1 is empty, wanted a JPEG or PNG file" in refusal(running, good, b"")
-    gif = encoded(some_picture(random.Random(2), "P"), "GIF")
-    assert "element 0 has" in refusal(running, gif)
-    assert "47 49 46 38" in refusal(running, gif)
-    assert "can't be decoded" in refusal(running, jpeg[: len(jpeg) // 2])
-    assert "can't be decoded" in refusal(running, png_of(b"\0" * 100, 100, 100))
-    cmyk = encoded(some_picture(random.Random(2)).convert("CMYK"), "JPEG")
-    assert "CMYK" in refusal(running, cmyk)
-    bomb = png_of(b"", 60_000, 60_000)
-    assert "is a PNG of 60000 x 60000, wanted at most 1000000 pixels" in refusal(running, bomb)
-    # Its size stands there twice; a decoder that believes the first makes rows of the second.
-    np.testing.assert_array_equal(ask_files(running, "rgb", good)[0], pillow(good, (HEIGHT, WIDTH)))
-
-
-def test_changed_files_give_an_error_or_pixels_and_the_server_lives(
-    server: StartServer, models: Path
-) -> None:
-    write_pixels_model(models, "rgb", (HEIGHT, WIDTH))
-    running = server(repository=models)
-    rng = random.Random(SEED)
-    refused = 0
-    with Client(f"http://{running.url}") as client:
-        for _ in range(int(1500 / PATIENCE)):
-            file = bytearray(random_file(rng))
-            for _ in range(rng.randint(1, 4)):
-                at = rng.randrange(len(file))
-                file[at:] = rng.choice(
-                    [
-                        bytes([rng.randrange(256)]) + file[at + 1 :],
-                        file[at + rng.randint(1, 30) :],
-                        rng.randbytes(rng.randint(1, 30)) + file[at:],
-                    ]
-                )
-                file = file or bytearray(b"\0")
-            try:
-                client.infer("rgb", {"x": objects(bytes(file))})
-            except InferError as error:
-                assert error.status == 400, str(error)
-                refused += 1
-    assert refused > 100
-    good = random_file(rng)
-    np.testing.assert_array_equal(ask_files(running, "rgb", good)[0], pillow(good, (HEIGHT, WIDTH)))
-
-
-SHAPE: list[int | str] = ["n", 3, HEIGHT, WIDTH]
-
-
-@pytest.mark.parametrize(
-    ("shape", "pictures", "words"),
-    [
-        (SHAPE, {"form": "jpeg"}, 'pictures.x.form": got "jpeg", wanted one of "pixels" "files"'),
-        (SHAPE, {"from": "files"}, 'unknown key "from" in "pictures.x"; did you mean "form"?'),
-        (SHAPE, {"size": [1, 2]}, 'got "size": [1, 2], and the model takes FP32[-1,3,12,20]'),
-        (SHAPE, {"size": 224}, 'pictures.x.size": got 224, wanted a height and a width from 1'),
-        (SHAPE, {"scale": 0}, 'pictures.x.scale": got 0, wanted a number'),
-        (SHAPE, {"mean": [1, 2]}, 'got 2 numbers of "mean" and 0 of "scale", wanted 1 or 3'),
-        (SHAPE, {"mean": [1, 2, 3, 4]}, 'pictures.x.mean": got [1,2,3,4], wanted a number'),
-        (SHAPE, {"channels": "grey"}, "wanted 1 channels there"),
-        (SHAPE, {"layout": "nhwc"}, "wanted 3 channels there"),
-        (SHAPE, {"filter": "bicubic"}, 'add "resize": true, or leave them out'),
-        (SHAPE, {"form": "files", "resize": False}, "files are resized to the model's size always"),
-        (SHAPE, {"form": "files", "shorter_side": 19}, "wanted at least 20, the longer side"),
-        (["n", 3, "h", "w"], {}, "the model takes any height and width (FP32[-1,3,-1,-1]); give"),
-        (["n", 3, 8, 3], {}, "the second or the fourth axis may be that of channels"),
-        (["n", 3], {}, "wanted FP32 or UINT8 with four axes"),
-    ],
-)
-def test_a_configuration_that_does_not_fit_is_refused_with_the_fix(
-    server: StartServer, models: Path, shape: list[int | str], pictures: Any, words: str
-) -> None:
-    write_model(models, "x", shape, pictures)
-    write_pixels_model(models, "rgb", (HEIGHT, WIDTH))
-    running = server(repository=models)
-    assert running.wait_for_log(words)
-    file = random_file(random.Random(1))
-    assert ask_files(running, "rgb", file).shape == (1, HEIGHT, WIDTH, 3)
-
-
-def test_an_input_that_the_model_does_not_have_is_refused(
-    server: StartServer, models: Path
-) -> None:
-    write_model(models, "x", SHAPE, {})
-    (models / "x" / "config.json").write_text(json.dumps({"pictures": {"data": {}}}))
-    running = server(repository=models)
-    assert running.wait_for_log(
-        'key "pictures.data": the model has no such input, wanted one of "x"'
-    )
-
-
 # --- a real net -------------------------------------------------------------------------------
 
 
@@ -591,7 +373,7 @@ def test_squeezenet_answers_files_as_it_answers_pillows_numbers(
     """torchvision's preparation: Resize(256), CenterCrop(224), ToTensor, Normalize."""
     mean, scale = np.array(MEAN, np.float32), np.array(SCALE, np.float32)
     settings = {"mean": MEAN, "scale": SCALE}
-    for name, document in (
+    for name, config in (
         ("plain", {}),
         ("pixels", {"pictures": {"data": settings}}),
         ("files", {"pictures": {"data": {"form": "files", "shorter_side": 256, **settings}}}),
@@ -599,7 +381,7 @@ def test_squeezenet_answers_files_as_it_answers_pillows_numbers(
         (models / name / "1").mkdir(parents=True)
         source = repository / "squeezenet" / "1" / "model.onnx"
         (models / name / "1" / "model.onnx").symlink_to(source)
-        (models / name / "config.json").write_text(json.dumps({"backend": backend, **document}))
+        (models / name / "config.json").write_text(json.dumps({"backend": backend, **config}))
     running = server("--backend", "auto", "--follow-links", "on", repository=models)
     rng = random.Random(SEED)
     file = encoded(some_picture(rng, most=800), "JPEG")
