@@ -247,6 +247,7 @@ given.set_data_from_numpy(row)
 for _ in range(100):
     reply = client.infer("identity", [given], headers={{"authorization": "Bearer {KEY}"}})
     assert (reply.as_numpy("output") == row).all()
+client.close()
 """
     python = judge_programs.interpreter("grpc")
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=100)

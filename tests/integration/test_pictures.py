@@ -244,6 +244,7 @@ client = triton.InferenceServerClient(url)
 tensor = triton.InferInput("x", [2], "BYTES")
 tensor.set_data_from_numpy(np.array([open(file, "rb").read()] * 2, dtype=object))
 np.save(pixels, client.infer("rgb", [tensor]).as_numpy("y"))
+client.close()
 """
 
 

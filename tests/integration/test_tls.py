@@ -39,7 +39,8 @@ import judge_programs
 StartServer = Callable[..., Server]
 
 
-# The judge's own: an inference as a call and on a stream.
+# The judge's own: an inference as a call and on a stream. The client is closed: one that was left
+# open has kept its process after the last word, in CI, once.
 TRITON = """
 import queue, sys
 import numpy as np
@@ -57,6 +58,7 @@ for size in (1, 100_000, 3_000_000, 7):
     for result in (client.infer("identity", [tensor]), results.get(timeout=60)):
         assert np.array_equal(result.as_numpy("output"), x), size
 client.stop_stream()
+client.close()
 print("right")
 """
 
