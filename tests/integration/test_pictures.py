@@ -154,6 +154,12 @@ def test_png_with_16_bits_gives_the_upper_eight(server: StartServer, models: Pat
     values = np.random.default_rng(SEED).integers(0, 1 << 16, (HEIGHT, WIDTH, 3), dtype=np.uint16)
     file = png_of(values.astype(">u2").tobytes(), WIDTH, HEIGHT, depth=16, colour=2)
     np.testing.assert_array_equal(ask_files(running, "rgb", file)[0], pillow(file, (HEIGHT, WIDTH)))
+    # Pillow cuts greys off at 255, which makes most pictures white.
+    grey = values[..., 0]
+    file = png_of(grey.astype(">u2").tobytes(), WIDTH, HEIGHT, depth=16, colour=0)
+    np.testing.assert_array_equal(
+        ask_files(running, "rgb", file)[0], np.repeat((grey >> 8)[..., None], 3, axis=2)
+    )
 
 
 def test_an_orientation_in_exif_data_is_not_applied(server: StartServer, models: Path) -> None:
