@@ -32,6 +32,9 @@ struct Word {
   std::string_view word;
   Value value;
 };
+// clang 16 does not deduce the argument of an aggregate.
+template <typename Value>
+Word(std::string_view, Value) -> Word<Value>;
 constexpr std::array kForms = {Word{"pixels", PictureOptions::Form::kPixels},
                                Word{"files", PictureOptions::Form::kFiles}};
 constexpr std::array kChannels = {Word{"rgb", PictureOptions::Channels::kRgb},
