@@ -307,7 +307,7 @@ Result<std::unique_ptr<LoadedModel>> take_pictures(Backends::Entry& entry,
   return make_picture_model(std::move(of_file), std::move(*pictures), takes_pixels);
 }
 
-// The backend is judged by the model's graph alone: pictures can't change what it computes.
+// The backend is judged by the model's graph alone, which pictures do not change.
 Result<ChosenBackend> choose_with_pictures(Backends& backends, const ModelSource& source,
                                            const LoadOptions& options, LoadGate::Loading& loading) {
   ModelSource plain = source;

@@ -2,7 +2,6 @@
 #include "models/ensemble_config.h"
 
 #include <lumen/base/limits.h>
-#include <lumen/base/nearest_name.h>
 
 #include <nlohmann/json.hpp>
 
@@ -40,16 +39,6 @@ constexpr std::array<std::string_view, 15> kKeysOfEnsemble = {"ensemble",
                                                               "model_transaction_policy",
                                                               "parameters",
                                                               "dynamic_batching"};
-
-std::string unknown_key(const std::string& path, const std::string& key,
-                        std::span<const std::string_view> valid) {
-  std::string text = "unknown key " + shown(Json(key)) + " in \"" + path + '"';
-  const std::string_view nearest = nearest_name(key, valid);
-  if (!nearest.empty()) return text + "; did you mean \"" + std::string(nearest) + "\"?";
-  text += "; valid:";
-  for (const std::string_view one : valid) text += " \"" + std::string(one) + '"';
-  return text;
-}
 
 bool is_name(const Json& value) {
   const auto* const text = value.get_ptr<const std::string*>();

@@ -2,10 +2,14 @@
 // Threads: any. Memory: the string. Errors: none.
 #pragma once
 
+#include <lumen/base/nearest_name.h>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace lumen::models {
 
@@ -20,6 +24,17 @@ namespace lumen::models {
 [[nodiscard]] inline std::string got_wanted(const std::string& path, const nlohmann::json& value,
                                             const std::string& wanted) {
   return "key \"" + path + "\": got " + shown(value) + ", wanted " + wanted;
+}
+
+// The error of a key that is none of `valid`, with the nearest of them.
+[[nodiscard]] inline std::string unknown_key(const std::string& path, const std::string& key,
+                                             std::span<const std::string_view> valid) {
+  std::string text = "unknown key " + shown(nlohmann::json(key)) + " in \"" + path + '"';
+  const std::string_view nearest = nearest_name(key, valid);
+  if (!nearest.empty()) return text + "; did you mean \"" + std::string(nearest) + "\"?";
+  text += "; valid:";
+  for (const std::string_view one : valid) text += " \"" + std::string(one) + '"';
+  return text;
 }
 
 // As protobuf leaves a field out, alone or in an object or a list of such.

@@ -2,7 +2,6 @@
 #include "models/picture_config.h"
 
 #include <lumen/base/limits.h>
-#include <lumen/base/nearest_name.h>
 #include <lumen/pictures/resize.h>
 
 #include <nlohmann/json.hpp>
@@ -148,22 +147,17 @@ constexpr std::array kKeys = {
           return read_number(path, value, kMostMostPixels, out.most_pixels);
         }}};
 
-std::string unknown_key(const std::string& path, const std::string& key) {
+std::string unknown_picture_key(const std::string& path, const std::string& key) {
   std::array<std::string_view, kKeys.size()> names;
   std::ranges::transform(kKeys, names.begin(), &Key::name);
-  std::string text = "unknown key " + shown(Json(key)) + " in \"" + path + '"';
-  const std::string_view nearest = nearest_name(key, names);
-  if (!nearest.empty()) return text.append("; did you mean \"").append(nearest).append("\"?");
-  text += "; valid:";
-  for (const std::string_view name : names) text.append(" \"").append(name).append("\"");
-  return text;
+  return unknown_key(path, key, names);
 }
 
 std::string read_picture(const std::string& path, const Json& section, PictureOptions& out) {
   if (!section.is_object()) return got_wanted(path, section, std::string(kExample));
   for (const auto& [key, value] : section.items()) {
     const auto* const found = std::ranges::find(kKeys, std::string_view(key), &Key::name);
-    if (found == kKeys.end()) return unknown_key(path, key);
+    if (found == kKeys.end()) return unknown_picture_key(path, key);
     std::string path_of_key = path;
     path_of_key.append(".").append(key);
     const std::string problem = found->read(path_of_key, value, out);

@@ -14,7 +14,7 @@
 namespace lumen::models {
 
 // `inner` takes pixels (UINT8, PictureInput::pixel_shape()) for each of `pictures` if
-// `takes_pixels`, otherwise what the model's file says.
+// `takes_pixels`, otherwise the tensors that the model's file names.
 [[nodiscard]] std::unique_ptr<LoadedModel> make_picture_model(std::unique_ptr<LoadedModel> inner,
                                                               std::vector<PictureInput> pictures,
                                                               bool takes_pixels);
