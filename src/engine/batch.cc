@@ -61,6 +61,7 @@ bool Batch::pack(std::span<models::InferRequest* const> members, uint32_t run_ro
   request_ = {};
   request_.model = first.model;
   request_.inputs = inputs_;
+  request_.members = members_;
   request_.memory = &memory_;
   request_.times = first.times;
   return true;

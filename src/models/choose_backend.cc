@@ -12,6 +12,7 @@
 #include "models/picture_model.h"
 #include "models/recorded_rows.h"
 #include "models/row_independence.h"
+#include "models/sequence_model.h"
 
 #include <mutex>
 #include <optional>
@@ -321,6 +322,15 @@ Result<ChosenBackend> choose_with_pictures(Backends& backends, const ModelSource
   return chosen;
 }
 
+// The server keeps the states; clients do not see them.
+Status keep_states(const SequenceOptions& options, ChosenBackend& chosen) {
+  if (options.states.empty()) return {};
+  Result<SequencePlan> plan = plan_sequences(options, chosen.loaded->metadata());
+  if (!plan.ok()) return plan.status();
+  chosen.loaded = make_sequence_model(std::move(chosen.loaded), std::move(*plan));
+  return {};
+}
+
 }  // namespace
 
 Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& source,
@@ -328,6 +338,10 @@ Result<ChosenBackend> choose_backend(Backends& backends, const ModelSource& sour
   Result<ChosenBackend> chosen = source.options.pictures.empty()
                                      ? choose(backends, source, options, loading)
                                      : choose_with_pictures(backends, source, options, loading);
+  if (chosen.ok()) {
+    const Status kept = keep_states(source.options.sequences, *chosen);
+    if (!kept.ok()) return kept;
+  }
   // Freed memory, of the file as it was read and of the weights of a backend that was not chosen,
   // stays with the process's heaps otherwise: 100 MB beside a model of 200.
   trim_heap();

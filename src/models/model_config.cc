@@ -10,6 +10,7 @@
 #include "models/ensemble_config.h"
 #include "models/json_text.h"
 #include "models/picture_config.h"
+#include "models/sequence_config.h"
 #include "models/triton_keys.h"
 #include "models/warm_up_config.h"
 
@@ -337,6 +338,11 @@ void read_pictures_key(Config& config, const Json& section) {
   if (!problem.empty()) config.fail(problem);
 }
 
+void read_sequences_key(Config& config, const Json& section) {
+  const std::string problem = read_sequences(section, config.options.sequences);
+  if (!problem.empty()) config.fail(problem);
+}
+
 struct Key {
   std::string_view name;
   void (*read)(Config&, const Json&);
@@ -357,7 +363,8 @@ constexpr std::array kKeys = {Key{"precision", read_precision},
                               Key{"labels", read_labels},
                               Key{"warmup", read_warmup},
                               Key{"ensemble", read_ensemble_key},
-                              Key{"pictures", read_pictures_key}};
+                              Key{"pictures", read_pictures_key},
+                              Key{"sequences", read_sequences_key}};
 
 std::string hint_of_key(std::string_view name) {
   std::array<std::string_view, kKeys.size()> names;

@@ -350,7 +350,7 @@ std::string identity_of(const ModelSource& source) {
 std::string costs_identity(const ModelSource& source, const Backend& backend, uint32_t precision) {
   std::string identity = source.compiled_identity + backend.description() + " precision " +
                          std::to_string(precision) + identity_of(source.options.pictures) +
-                         " costs";
+                         (source.options.sequences.states.empty() ? "" : " with states") + " costs";
   for (const uint32_t rows : source.options.batch_sizes) {
     identity.append(1, ' ').append(std::to_string(rows));
   }
@@ -394,14 +394,20 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   model.output_names_ = TensorNames(model.metadata_.outputs);
   model.backend_ = chosen->entry;
   model.choice_ = std::move(chosen->choice);
-  if (has_batch_axis(model.metadata_) && !chosen->entry->backend->traits().has_independent_rows &&
-      !source.options.rows_are_independent) {
+  if (has_batch_axis(model.metadata_) && !model.metadata_.states_have_rows) {
+    model.why_not_packed_ =
+        "the first axis of a state is not free, so that states of several "
+        "sequences do not stand in one tensor";
+  } else if (has_batch_axis(model.metadata_) &&
+             !chosen->entry->backend->traits().has_independent_rows &&
+             !source.options.rows_are_independent) {
     model.why_not_packed_ = why_not_packed(source);
   }
   model.precision_ = precision_of(source);
   counters_.set_precision(model.index(), model.precision_);
   if (source.rows != nullptr) model.precision_why_ = source.rows->why();
   model.response_cache_ = source.options.response_cache;
+  model.sequences_ = source.options.sequences;
   model.scheduling_ = source.options.scheduling;
   model.warm_up_ = source.options.warm_up;
   model.file_bytes_ = bytes_of(source.file);

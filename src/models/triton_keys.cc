@@ -7,11 +7,12 @@
 
 #include "models/ensemble_config.h"
 #include "models/json_text.h"
+#include "models/sequence_config.h"
+#include "models/triton_values.h"
 #include "models/warm_up_config.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -25,30 +26,10 @@ using Json = nlohmann::json;
 constexpr int64_t kMostRows = INT32_MAX;
 
 // Of no use here, and refused unless they are empty: each would change answers or limits.
-constexpr std::array<std::string_view, 9> kOnlyDefault = {
+constexpr std::array<std::string_view, 8> kOnlyDefault = {
     "batch_input",   "batch_output",     "cc_model_filenames",
     "metric_tags",   "model_operations", "model_repository_agents",
-    "model_metrics", "runtime",          "sequence_batching"};
-
-// Protobuf's JSON writes 64-bit integers as strings.
-std::optional<int64_t> integer_of(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    return number <= INT64_MAX ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (!value.is_string()) return std::nullopt;
-  const auto& text = value.get_ref<const std::string&>();
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole ? std::optional(number) : std::nullopt;
-}
-
-std::optional<int64_t> within(const Json& value, int64_t least, int64_t most) {
-  const std::optional<int64_t> number = integer_of(value);
-  return number && *number >= least && *number <= most ? number : std::nullopt;
-}
+    "model_metrics", "runtime"};
 
 // Reads one key; empty: it is read.
 using Reader = std::string (*)(const Json& document, const Json& value, ModelOptions& options);
@@ -82,6 +63,15 @@ std::string read_scheduling(const Json&, const Json& value, ModelOptions& option
   return read_ensemble_scheduling(value, options.ensemble);
 }
 
+std::string read_sequence_scheduling(const Json& document, const Json& value,
+                                     ModelOptions& options) {
+  if (is_default(value)) return {};
+  if (document.contains("sequences")) {
+    return "keys \"sequences\" and \"sequence_batching\" are both given; keep one";
+  }
+  return read_sequence_batching(value, options.sequences);
+}
+
 std::string read_version_policy(const Json& document, const Json& value, ModelOptions& options) {
   if (document.contains("versions")) {
     return "keys \"versions\" and \"version_policy\" are both given; keep one";
@@ -95,7 +85,7 @@ std::string read_version_policy(const Json& document, const Json& value, ModelOp
   if (is("latest")) {
     const Json latest = value["latest"].value("num_versions", Json(1));
     const auto most = static_cast<int64_t>(limits::kMaxModels);
-    if (const auto number = within(latest, 1, most)) {
+    if (const auto number = integer_within(latest, 1, most)) {
       policy.kind = Kind::kLatest;
       policy.latest = static_cast<uint32_t>(*number);
       return {};
@@ -105,7 +95,7 @@ std::string read_version_policy(const Json& document, const Json& value, ModelOp
     std::vector<int64_t> numbers;
     const Json listed = value["specific"].value("versions", Json());
     for (const Json& one : listed.is_array() ? listed : Json::array()) {
-      numbers.push_back(within(one, 1, INT64_MAX).value_or(0));
+      numbers.push_back(integer_within(one, 1, INT64_MAX).value_or(0));
     }
     std::ranges::sort(numbers);
     const bool is_twice = std::ranges::adjacent_find(numbers) != numbers.end();
@@ -121,29 +111,10 @@ std::string read_version_policy(const Json& document, const Json& value, ModelOp
 }
 
 std::string read_max_batch_size(const Json&, const Json& value, ModelOptions& options) {
-  const auto rows = within(value, 0, kMostRows);
+  const auto rows = integer_within(value, 0, kMostRows);
   if (!rows) return got_wanted("max_batch_size", value, "a whole number of 0 or more");
   options.stated.max_batch_size = static_cast<uint32_t>(*rows);
   return {};
-}
-
-std::optional<ElementType> type_of(const Json& value) {
-  constexpr std::string_view kPrefix = "TYPE_";
-  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
-  if (!text.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view name = std::string_view(text).substr(kPrefix.size());
-  return name == "STRING" ? ElementType::kBytes : parse_element_type(name);
-}
-
-std::optional<Shape> shape_of(const Json& value) {
-  Shape shape;
-  if (value.is_null()) return shape;  // protobuf leaves an empty list out
-  if (!value.is_array()) return std::nullopt;
-  for (const Json& one : value) {
-    const auto size = within(one, Shape::kDynamic, INT64_MAX);
-    if (!size || !shape.append(*size)) return std::nullopt;
-  }
-  return shape;
 }
 
 std::string read_tensor(const std::string& path, const Json& value, StatedTensor& tensor) {
@@ -155,10 +126,10 @@ std::string read_tensor(const std::string& path, const Json& value, StatedTensor
   };
   if (!at("name").is_string()) return got_wanted(path + ".name", at("name"), "a tensor's name");
   tensor.name = at("name").get<std::string>();
-  const auto type = type_of(at("data_type"));
+  const auto type = triton_type(at("data_type"));
   if (!type) return got_wanted(path + ".data_type", at("data_type"), "a type, as \"TYPE_FP32\"");
   tensor.type = *type;
-  const auto dims = shape_of(at("dims"));
+  const auto dims = triton_dims(at("dims"));
   if (!dims) {
     return got_wanted(
         path + ".dims", at("dims"),
@@ -215,7 +186,7 @@ std::string read_instance_group(const Json& document, const Json& value, ModelOp
                         key == "kind" ? "\"KIND_CPU\" or \"KIND_AUTO\"; \"backend\" names a device"
                                       : "none: this server can't follow it");
     }
-    const auto count = within(group.value("count", Json(1)), 0, limits::kMaxWorkers);
+    const auto count = integer_within(group.value("count", Json(1)), 0, limits::kMaxWorkers);
     if (!count) return got_wanted("instance_group", value, wanted);
     instances += std::max<int64_t>(*count, 1);  // 0 in protobuf: not said
   }
@@ -286,12 +257,13 @@ Json warm_up_of(const Json& entry, bool has_rows) {
   for (const auto& [name, one] : stated.items()) {
     Json shape = one.value("dims", Json::array());
     for (Json& size : shape) {
-      if (const auto number = within(size, 0, INT64_MAX)) size = static_cast<uint64_t>(*number);
+      if (const auto number = integer_within(size, 0, INT64_MAX))
+        size = static_cast<uint64_t>(*number);
     }
     const Json rows = entry.value("batch_size", Json(0));
     if (has_rows && shape.is_array())
       shape.insert(shape.begin(), is_default(rows) ? Json(1U) : rows);
-    const auto type = type_of(one.value("data_type", Json()));
+    const auto type = triton_type(one.value("data_type", Json()));
     Json input = {{"name", name}, {"shape", std::move(shape)}};
     if (type) input["datatype"] = element_type_name(*type);
     if (one.value("zero_data", Json(false)) == true) input["data"] = "zeros";
@@ -323,8 +295,9 @@ std::string read_model_warmup(const Json& document, const Json& value, ModelOpti
   return read_warm_up(requests, options.warm_up);
 }
 
-constexpr std::array<std::pair<std::string_view, Reader>, 14> kReaders = {{
+constexpr std::array<std::pair<std::string_view, Reader>, 15> kReaders = {{
     {"ensemble_scheduling", read_scheduling},
+    {"sequence_batching", read_sequence_scheduling},
     {"name", read_name},
     {"platform", read_platform},
     {"version_policy", read_version_policy},

@@ -52,10 +52,12 @@ std::array<telemetry::PrometheusFigure, 4> span_figures(const otlp::SpanExporter
 
 MetricsThread::MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
                              const answers::ResponseCache& cache,
+                             const sequences::Sequences& sequences,
                              const telemetry::TraceLog* trace_log, const otlp::SpanExporter* spans)
     : catalog_(catalog),
       counters_(counters),
       cache_(cache),
+      sequences_(sequences),
       trace_log_(trace_log),
       spans_(spans),
       thread_([this] { run(); }) {}
@@ -99,7 +101,7 @@ void MetricsThread::render(telemetry::MetricsFormat format, std::vector<char>& t
     const models::ModelMetadata& metadata = entry.model->metadata();
     listed.push_back({metadata.name, metadata.version, entry.model->index()});
   }
-  const ModelFigures figures(*catalog, cache_);
+  const ModelFigures figures(*catalog, cache_, sequences_);
   const TritonFigures tritons(*catalog);
   if (!nvidia_) nvidia_.emplace();
   std::vector<telemetry::PrometheusFigure> all(figures.figures().begin(), figures.figures().end());

@@ -8,6 +8,7 @@
 
 #include <lumen/answers/response_cache.h>
 #include <lumen/otlp/span_exporter.h>
+#include <lumen/sequences/sequences.h>
 #include <lumen/service/catalog.h>
 #include <lumen/service/job.h>
 #include <lumen/telemetry/counters.h>
@@ -29,8 +30,8 @@ class MetricsThread final : public service::JobThread {
  public:
   // `trace_log`, `spans`: nullptr where there are none.
   MetricsThread(const service::Catalog& catalog, const telemetry::Counters& counters,
-                const answers::ResponseCache& cache, const telemetry::TraceLog* trace_log,
-                const otlp::SpanExporter* spans);
+                const answers::ResponseCache& cache, const sequences::Sequences& sequences,
+                const telemetry::TraceLog* trace_log, const otlp::SpanExporter* spans);
   ~MetricsThread() { join(); }
   MetricsThread(const MetricsThread&) = delete;
   MetricsThread& operator=(const MetricsThread&) = delete;
@@ -49,6 +50,7 @@ class MetricsThread final : public service::JobThread {
   const service::Catalog& catalog_;
   const telemetry::Counters& counters_;
   const answers::ResponseCache& cache_;
+  const sequences::Sequences& sequences_;
   const telemetry::TraceLog* trace_log_;
   const otlp::SpanExporter* spans_;
   std::optional<NvidiaFigures> nvidia_;  // from the first scrape on

@@ -6,10 +6,45 @@
 namespace lumen::server {
 
 ModelFigures::ModelFigures(const service::CatalogSnapshot& catalog,
-                           const answers::ResponseCache& cache) {
+                           const answers::ResponseCache& cache,
+                           const sequences::Sequences& sequences) {
   add_backends(catalog);
   add_run_times(catalog);
   add_caches(catalog, cache);
+  add_sequences(catalog, sequences);
+}
+
+void ModelFigures::add_sequences(const service::CatalogSnapshot& catalog,
+                                 const sequences::Sequences& sequences) {
+  using Usage = sequences::Sequences::Usage;
+  struct OfModel {
+    const models::Model* model;
+    Usage usage;
+  };
+  std::vector<OfModel> all;
+  for (const service::CatalogModel& entry : catalog.models) {
+    if (const std::optional<Usage> usage = sequences.usage(*entry.model)) {
+      all.push_back({entry.model.get(), *usage});
+    }
+  }
+  const auto add = [&](std::string_view name, std::string_view help, std::string_view type,
+                       uint64_t Usage::* value) {
+    for (const OfModel& one : all) {
+      figures_.push_back({.name = name,
+                          .help = help,
+                          .type = type,
+                          .value = static_cast<double>(one.usage.*value),
+                          .labels = std::span(add_labels(*one.model, {})).first(2)});
+    }
+  };
+  add("lumen_sequences", "Live sequences of a model that keeps states.", "gauge", &Usage::live);
+  add("lumen_sequences_max", "The most live sequences of the model.", "gauge", &Usage::most);
+  add("lumen_sequence_state_bytes", "States of the model's live sequences.", "gauge",
+      &Usage::state_bytes);
+  add("lumen_sequences_started_total", "Sequences that have begun since the model was loaded.",
+      "counter", &Usage::started);
+  add("lumen_sequences_dropped_total",
+      "Of these, dropped because no request came for their idle time.", "counter", &Usage::dropped);
 }
 
 void ModelFigures::add_caches(const service::CatalogSnapshot& catalog,

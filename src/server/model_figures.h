@@ -1,10 +1,11 @@
-// ModelFigures: the backend of each model, the times that were measured when it was chosen, and how
-// full its response cache is, as figures of the metrics.
+// ModelFigures: the backend of each model, the times that were measured when it was chosen, how full
+// its response cache is, and its live sequences, as figures of the metrics.
 // Threads: one. Memory: the heap; names are those of the snapshot's models, which must outlive it.
 // Errors: never.
 #pragma once
 
 #include <lumen/answers/response_cache.h>
+#include <lumen/sequences/sequences.h>
 #include <lumen/service/catalog.h>
 #include <lumen/telemetry/prometheus.h>
 
@@ -18,7 +19,8 @@ namespace lumen::server {
 
 class ModelFigures {
  public:
-  ModelFigures(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
+  ModelFigures(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache,
+               const sequences::Sequences& sequences);
 
   [[nodiscard]] std::span<const telemetry::PrometheusFigure> figures() const noexcept {
     return figures_;
@@ -29,6 +31,8 @@ class ModelFigures {
   // The times that decide how requests go with the queue type `auto`.
   void add_run_times(const service::CatalogSnapshot& catalog);
   void add_caches(const service::CatalogSnapshot& catalog, const answers::ResponseCache& cache);
+  void add_sequences(const service::CatalogSnapshot& catalog,
+                     const sequences::Sequences& sequences);
   // The last label, `rows` or `precision`, is left out of figures that have none.
   using Labels = std::array<telemetry::PrometheusLabel, 4>;
 

@@ -18,6 +18,7 @@
 #include <lumen/models/load_progress.h>
 #include <lumen/net/descriptor_limit.h>
 #include <lumen/otlp/span_exporter.h>
+#include <lumen/sequences/sequences.h>
 #include <lumen/service/documents.h>
 #include <lumen/service/row_sampler.h>
 #include <lumen/transports/grpc/transport.h>
@@ -167,8 +168,9 @@ class RunningServer final : public Server {
   std::unique_ptr<otlp::SpanExporter> spans_;  // nullptr: there is no collector
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<answers::ResponseCache> cache_;
+  std::unique_ptr<sequences::Sequences> sequences_;
   std::unique_ptr<service::RowSampler> sampler_;  // nullptr: recordings are not allowed
-  std::vector<service::Step*> steps_;             // those of the options, the sampler, the cache
+  std::vector<service::Step*> steps_;  // those of the options, the sampler, the cache, sequences
   std::unique_ptr<service::Catalog> catalog_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<ModelLoader> loader_;
@@ -231,8 +233,9 @@ Status RunningServer::start(models::Backends backends) {
   if (!engine.ok()) return engine.status();
   engine_ = std::move(*engine);
   // On both transports.
-  cache_ = std::make_unique<answers::ResponseCache>(2 * size_t{options_.io_thread_count} *
-                                                    options_.max_active_requests);
+  const size_t calls = 2 * size_t{options_.io_thread_count} * options_.max_active_requests;
+  cache_ = std::make_unique<answers::ResponseCache>(calls);
+  sequences_ = std::make_unique<sequences::Sequences>(calls);
   steps_ = options_.steps;
   if (options_.allows_recording) {
     sampler_ = std::make_unique<service::RowSampler>(options_.recording_bytes,
@@ -242,10 +245,14 @@ Status RunningServer::start(models::Backends backends) {
             "recording is on: users of the unix socket can record the rows that clients send");
   }
   steps_.push_back(cache_.get());
+  steps_.push_back(sequences_.get());
   catalog_ = std::make_unique<service::Catalog>(
       *repository_, *engine_, &service::Documents::describe,
       [this](const models::Model& model) { add_to_tables(model); },
-      [this](const models::Model& model) { cache_->remove(model); });
+      [this](const models::Model& model) {
+        cache_->remove(model);
+        sequences_->remove(model);
+      });
   hosts_ = http::HostCheck::create(options_.allowed_hosts);
   cors_ = http::Cors::create(options_.cors_origins);
   control_ =
@@ -253,8 +260,8 @@ Status RunningServer::start(models::Backends backends) {
   loader_ = std::make_unique<ModelLoader>(*catalog_, *repository_, report_, options_);
   control_thread_ = std::make_unique<JobQueue>("lumen-control", *control_);
   loader_thread_ = std::make_unique<JobQueue>("lumen-loader", *loader_);
-  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, trace_log_.get(),
-                                             spans_.get());
+  metrics_ = std::make_unique<MetricsThread>(*catalog_, *counters_, *cache_, *sequences_,
+                                             trace_log_.get(), spans_.get());
   if (options_.reply_compression != http::ReplyCompression::kOff) {
     auto compressor = ReplyCompressor::create();
     if (!compressor.ok()) return compressor.status();
@@ -304,6 +311,10 @@ void RunningServer::add_to_tables(const models::Model& model) {
   // It is served without, then.
   if (const Status status = cache_->add(model); !status.ok()) {
     report_(LogLevel::kWarn, status.message());
+  }
+  // Its requests are refused, then.
+  if (const Status status = sequences_->add(model); !status.ok()) {
+    report_(LogLevel::kError, status.message());
   }
 }
 

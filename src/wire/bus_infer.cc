@@ -163,6 +163,9 @@ uint16_t flags_of(const BusRequest& request) noexcept {
   if (request.timeout_us) flags |= BusRequestHead::kHasTimeout;
   if (request.no_cache) flags |= BusRequestHead::kNoCache;
   if (request.ttl_ms) flags |= BusRequestHead::kHasTtl;
+  if (request.sequence.number != 0) flags |= BusRequestHead::kHasSequence;
+  if (request.sequence.starts) flags |= BusRequestHead::kStartsSequence;
+  if (request.sequence.ends) flags |= BusRequestHead::kEndsSequence;
   constexpr uint32_t kMostPriority =
       BusRequestHead::kPriorityMask >> BusRequestHead::kPriorityShift;
   flags |= std::min(request.priority, kMostPriority) << BusRequestHead::kPriorityShift;
@@ -177,7 +180,9 @@ Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator
   if (reader.is_short()) return cut_off("request", frame.size());
   LUMEN_RETURN_IF_ERROR(check_version("request", head.version));
   constexpr uint16_t kKnown = BusRequestHead::kHasTimeout | BusRequestHead::kNoCache |
-                              BusRequestHead::kHasTtl | BusRequestHead::kPriorityMask;
+                              BusRequestHead::kHasTtl | BusRequestHead::kHasSequence |
+                              BusRequestHead::kStartsSequence | BusRequestHead::kEndsSequence |
+                              BusRequestHead::kPriorityMask;
   if ((head.flags & ~kKnown) != 0) {
     return Status::error(Code::kInvalidArgument, "bus request: flags %#x are not known",
                          head.flags);
@@ -190,6 +195,15 @@ Result<BusRequest> parse_bus_request(std::span<const std::byte> frame, Allocator
     if (*request.ttl_ms == 0 && !reader.is_short()) {
       return Status::error(Code::kInvalidArgument,
                            "bus request: ttl_ms is 0; wanted 1 or more milliseconds");
+    }
+  }
+  request.sequence.starts = (head.flags & BusRequestHead::kStartsSequence) != 0;
+  request.sequence.ends = (head.flags & BusRequestHead::kEndsSequence) != 0;
+  if ((head.flags & BusRequestHead::kHasSequence) != 0) {
+    request.sequence.number = reader.take<uint64_t>();
+    if (request.sequence.number == 0 && !reader.is_short()) {
+      return Status::error(Code::kInvalidArgument,
+                           "bus request: the sequence is 0; wanted a number of 1 or more");
     }
   }
   const Result<std::span<BusTensor>> inputs = take_tensors(reader, head.inputs, "request", memory);
@@ -239,6 +253,7 @@ Result<BusReply> parse_bus_reply(std::span<const std::byte> frame, Allocator& me
 std::optional<size_t> frame_bytes(const BusRequest& request) noexcept {
   size_t bytes = sizeof(BusRequestHead);
   if (request.ttl_ms) bytes += sizeof(uint64_t);
+  if (request.sequence.number != 0) bytes += sizeof(uint64_t);
   bool fits = add_tensors(bytes, request.inputs) && add_string(bytes, request.model) &&
               add_string(bytes, request.version) && request.outputs.size() <= limits::kMaxTensors;
   for (const std::string_view output : request.outputs) fits = fits && add_string(bytes, output);
@@ -264,6 +279,7 @@ void write_bus_request(const BusRequest& request, std::span<std::byte> frame) no
                             .reply_offset = request.reply_offset,
                             .reply_room = request.reply_room});
   if (request.ttl_ms) writer.put(*request.ttl_ms);
+  if (request.sequence.number != 0) writer.put(request.sequence.number);
   put_tensors(writer, request.inputs);
   writer.put_string(request.model);
   writer.put_string(request.version);

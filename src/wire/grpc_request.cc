@@ -86,7 +86,8 @@ class RequestReader {
   };
   [[nodiscard]] Status count(std::string_view message, Counts& counts) const noexcept;
   [[nodiscard]] Status read_field(const ProtobufField& one) noexcept;
-  [[nodiscard]] Status read_request_parameter(const Parameter& parameter) noexcept;
+  [[nodiscard]] Status read_sequence_id(const Parameter& parameter) noexcept;
+  Status read_request_parameter(const Parameter& parameter) noexcept;
   [[nodiscard]] Status read_input(std::string_view message) noexcept;
   [[nodiscard]] Status read_output(std::string_view message) noexcept;
   [[nodiscard]] Status read_shared(SharedPlace& place, const Parameter& parameter) noexcept;
@@ -169,6 +170,20 @@ Status RequestReader::keep(std::string_view of, const Parameter& parameter) noex
   return {};
 }
 
+Status RequestReader::read_sequence_id(const Parameter& parameter) noexcept {
+  SequenceWishes& sequence = request_.head.sequence;
+  sequence.text = {};
+  if (parameter.value.kind != field::kString) return unsigned_of(parameter, sequence.number);
+  sequence.number = 0;
+  if (parameter.value.text.size() > limits::kMaxSequenceIdBytes) {
+    return Status::error(Code::kInvalidArgument,
+                         "parameter 'sequence_id' has %zu bytes; at most %zu are taken",
+                         parameter.value.text.size(), limits::kMaxSequenceIdBytes);
+  }
+  sequence.text = parameter.value.text;
+  return {};
+}
+
 Status RequestReader::read_request_parameter(const Parameter& parameter) noexcept {
   InferHead& head = request_.head;
   const std::string_view name = parameter.name;
@@ -186,14 +201,9 @@ Status RequestReader::read_request_parameter(const Parameter& parameter) noexcep
     head.priority = static_cast<uint32_t>(std::min<uint64_t>(number, UINT32_MAX));
     return {};
   }
-  if (name == "sequence_id") {
-    head.is_of_sequence = true;
-    return parameter.value.kind == field::kString ? Status() : unsigned_of(parameter, number);
-  }
-  if (name == "sequence_start" || name == "sequence_end") {
-    head.is_of_sequence = true;
-    return bool_of(parameter, flag);
-  }
+  if (name == "sequence_id") return read_sequence_id(parameter);
+  if (name == "sequence_start") return bool_of(parameter, head.sequence.starts);
+  if (name == "sequence_end") return bool_of(parameter, head.sequence.ends);
   if (name == "no_cache") return bool_of(parameter, head.no_cache);
   if (name == "binary_data_output") return bool_of(parameter, flag);  // they always are
   return keep({}, parameter);

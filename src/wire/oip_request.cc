@@ -77,7 +77,7 @@ class RequestReader {
   bool read_member(std::string_view key) noexcept;
   bool read_id() noexcept;
   bool read_parameter(std::string_view key) noexcept;
-  bool read_sequence_id() noexcept;
+  bool read_sequence_parameter(std::string_view key) noexcept;
   bool read_non_finite() noexcept;
   bool read_cache_parameter(std::string_view key) noexcept;
   bool keep_parameter(std::string_view of, std::string_view key) noexcept;
@@ -130,10 +130,30 @@ bool RequestReader::read_non_finite() noexcept {
   return true;
 }
 
-bool RequestReader::read_sequence_id() noexcept {
-  head_.is_of_sequence = true;
-  if (cursor_.peek() == '"') return cursor_.read_string("a string").has_value();
-  return cursor_.read_unsigned("an unsigned integer or a string as 'sequence_id'").has_value();
+bool RequestReader::read_sequence_parameter(std::string_view key) noexcept {
+  SequenceWishes& sequence = head_.sequence;
+  if (key != "sequence_id") {
+    const bool is_start = key == "sequence_start";
+    const std::optional<bool> value = cursor_.read_bool(
+        is_start ? "true or false as 'sequence_start'" : "true or false as 'sequence_end'");
+    (is_start ? sequence.starts : sequence.ends) = value.value_or(false);
+    return value.has_value();
+  }
+  if (cursor_.peek() != '"') {
+    const auto number = cursor_.read_unsigned("an unsigned integer or a string as 'sequence_id'");
+    sequence.number = number.value_or(0);
+    sequence.text = {};
+    return number.has_value();
+  }
+  const std::optional<std::string_view> text = cursor_.read_string("a string as 'sequence_id'");
+  if (!text) return false;
+  if (text->size() > limits::kMaxSequenceIdBytes) {
+    return cursor_.refuse("'sequence_id' has %zu bytes; at most %zu are taken", text->size(),
+                          limits::kMaxSequenceIdBytes);
+  }
+  sequence.number = 0;
+  sequence.text = *text;
+  return true;
 }
 
 bool RequestReader::read_cache_parameter(std::string_view key) noexcept {
@@ -195,16 +215,15 @@ bool RequestReader::read_parameter(std::string_view key) noexcept {
     head_.timeout_us = cursor_.read_unsigned("microseconds, an unsigned integer, as 'timeout'");
     return head_.timeout_us.has_value();
   }
-  if (key == "sequence_id") return read_sequence_id();
   if (key == "priority") {
     const auto value = cursor_.read_unsigned("an unsigned integer as 'priority'");
     // Larger ones all mean the lowest.
     head_.priority = static_cast<uint32_t>(std::min<uint64_t>(value.value_or(0), UINT32_MAX));
     return value.has_value();
   }
-  if (key == "sequence_start" || key == "sequence_end") {
-    head_.is_of_sequence = true;
-    return cursor_.read_bool("true or false").has_value();
+  if (key.starts_with("sequence_")) {
+    const bool is_known = key == "sequence_id" || key == "sequence_start" || key == "sequence_end";
+    return is_known ? read_sequence_parameter(key) : keep_parameter({}, key);
   }
   if (key == "no_cache" || key == "ttl_ms") return read_cache_parameter(key);
   return keep_parameter({}, key);

@@ -12,12 +12,13 @@ endif()
 set(LUMEN_FUZZED_bus_ring src/bus/publisher.cc src/bus/subscriber.cc src/bus/subscriber_link.cc src/bus/peer.cc
     src/bus/segments.cc src/bus/stream_memory.cc)
 set(LUMEN_FUZZED_model_config src/models/model_config.cc src/models/ensemble_config.cc src/models/picture_config.cc
-    src/models/triton_keys.cc
+    src/models/sequence_config.cc src/models/triton_keys.cc src/models/triton_values.cc
     src/models/warm_up_config.cc)
 set(LUMEN_FUZZED_region_request src/server/region_request.cc src/server/job_json.cc src/service/shared_region.cc
     src/memory/truncation_guard.cc)
 set(LUMEN_FUZZED_repository_scan src/models/repository_scan.cc src/models/scan_files.cc src/models/model_config.cc
-    src/models/ensemble_config.cc src/models/picture_config.cc src/models/triton_keys.cc src/models/warm_up_config.cc)
+    src/models/ensemble_config.cc src/models/picture_config.cc src/models/sequence_config.cc
+    src/models/triton_keys.cc src/models/triton_values.cc src/models/warm_up_config.cc)
 set(LUMEN_FUZZED_picture src/pictures/decode.cc src/pictures/jpeg.cc src/pictures/png.cc src/pictures/resize.cc)
 set(LUMEN_FUZZED_npy src/client/npy_file.cc)
 set(LUMEN_FUZZED_reply_head src/client/reply_head.cc)

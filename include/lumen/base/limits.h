@@ -35,6 +35,8 @@ inline constexpr size_t kMaxChunkExtensionBytes = 256;
 inline constexpr size_t kMaxJsonDepth = 100;
 // A request id is echoed back; longer ones are an attack on the log.
 inline constexpr size_t kMaxRequestIdBytes = 1024;
+// A sequence's id as text is kept for each live sequence; a UUID has 36 bytes.
+inline constexpr size_t kMaxSequenceIdBytes = 128;
 
 // Work in flight.
 inline constexpr size_t kDefaultQueueCapacity = 1024;

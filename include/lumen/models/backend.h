@@ -14,6 +14,7 @@
 #include <lumen/models/model_scheduling.h>
 #include <lumen/models/operator_table.h>
 #include <lumen/models/pictures.h>
+#include <lumen/models/sequence_options.h>
 #include <lumen/models/stated_form.h>
 #include <lumen/models/warm_up.h>
 
@@ -112,6 +113,7 @@ struct ModelOptions {
   StatedForm stated = {};
   StatedEnsemble ensemble = {};  // without steps: the model is none
   PicturesOptions pictures = {};
+  SequenceOptions sequences = {};
   static constexpr uint32_t kDefaultShapeCache = 64;
 };
 

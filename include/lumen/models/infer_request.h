@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -86,6 +87,9 @@ struct InferRequest {
   AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
   CompletionSink* sink = nullptr;  // woken after complete(), if given
+  // The memory of its sequence's states, of a model that keeps such; the run reads and writes it.
+  // nullptr: of no sequence, its states are zeros and not kept.
+  std::byte* state = nullptr;
   // For the latency budget: time that it has lain in its socket, and that its way back will take.
   uint64_t outside_ns = 0;
 
@@ -106,7 +110,9 @@ struct InferRequest {
   bool runs_alone = false;      // the batch that it was in failed
   bool is_heavy = false;        // counted as such (ExpressLane)
   bool is_express = false;      // for that lane's worker
-  void* in_engine = nullptr;    // the engine's own, while the request is pending
+  // Of a packed run: its requests, in the order of their rows.
+  std::span<InferRequest* const> members{};
+  void* in_engine = nullptr;  // the engine's own, while the request is pending
   StageTimes times;
 };
 

@@ -89,6 +89,8 @@ class Model {
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
     return response_cache_;
   }
+  // Of a model that keeps states (ModelMetadata::state_bytes).
+  [[nodiscard]] const SequenceOptions& sequences() const noexcept { return sequences_; }
   [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
   // The traits of its backend; of a model that is ready.
   [[nodiscard]] BackendTraits traits() const noexcept { return backend_->backend->traits(); }
@@ -142,6 +144,7 @@ class Model {
   uint32_t precision_ = 0;
   std::string precision_why_;
   ResponseCacheOptions response_cache_;
+  SequenceOptions sequences_;
   ModelScheduling scheduling_;
   std::vector<WarmUpRequest> warm_up_;
   std::unique_ptr<LoadedModel> loaded_;

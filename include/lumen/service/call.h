@@ -28,6 +28,10 @@
 #include <span>
 #include <utility>
 
+namespace lumen::sequences {
+struct Ask;
+}
+
 namespace lumen::service {
 
 struct Call;
@@ -97,7 +101,8 @@ struct Call {
   Allocator* reply_memory = nullptr;  // outputs are placed here; may be `scratch`
   bool reply_is_shared = false;       // another process can change the bytes in reply_memory
   CacheWishes cache_wishes{};
-  Traceparent traceparent{};  // the trace it belongs to, if its client has told one
+  wire::SequenceWishes sequence{};  // its text as long as `scratch`
+  Traceparent traceparent{};        // the trace it belongs to, if its client has told one
 
   // --- from the binder --------------------------------------------------------------------------
   HeldRegion* regions = nullptr;  // from Intake::use_region()
@@ -127,6 +132,10 @@ struct Call {
   uint64_t cache_ns = 0;      // the time of looking up and keeping
   uint32_t cache_node = 0;    // by which it waits for another's run
   StepData* cache_data = nullptr;
+
+  // --- of a sequence, while it waits for its turn and has it ------------------------------------
+  sequences::Ask* sequence_ask = nullptr;
+  uint64_t sequence_number = 0;
 
   // --- of an ensemble, while its steps run ------------------------------------------------------
   EnsembleRun* ensemble = nullptr;

@@ -3,7 +3,7 @@
 // client and server share, and a frame says where. A frame's type is its verb (BusVerb), its id
 // comes back with the reply.
 //
-//   request  BusRequestHead | ttl_ms, if flagged | BusTensorHead for each input | dimensions | strings: model, version, names
+//   request  BusRequestHead | ttl_ms, if flagged | sequence, if flagged | BusTensorHead for each input | dimensions | strings: model, version, names
 //   reply    BusReplyHead   | BusTensorHead for each output | dimensions | strings: version, names | text
 //
 // Threads: pure functions. Memory: lists from the caller's Allocator; strings stay views of the
@@ -16,6 +16,7 @@
 #include <lumen/base/result.h>
 #include <lumen/tensor/element_type.h>
 #include <lumen/tensor/shape.h>
+#include <lumen/wire/oip.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -47,6 +48,10 @@ struct BusRequestHead {
   static constexpr uint16_t kHasTimeout = 1;  // of `flags`; without it the server's default counts
   static constexpr uint16_t kNoCache = 2;     // neither answered from the response cache nor kept
   static constexpr uint16_t kHasTtl = 4;      // behind the head: uint64_t, milliseconds, 1 or more
+  static constexpr uint16_t kHasSequence =
+      8;  // behind that: uint64_t, the sequence's number; not 0
+  static constexpr uint16_t kStartsSequence = 16;
+  static constexpr uint16_t kEndsSequence = 32;
   // Of `flags`, the four uppermost bits: the priority, 1 to 15; 0: the model's own.
   static constexpr uint16_t kPriorityShift = 12;
   static constexpr uint16_t kPriorityMask = 0xf000;
@@ -107,6 +112,7 @@ struct BusRequest {
   std::optional<uint64_t> timeout_us = {};
   bool no_cache = false;
   std::optional<uint64_t> ttl_ms = {};  // takes and leaves no answer that is older
+  SequenceWishes sequence = {};         // by number alone
   uint32_t priority = 0;                // 1 is run first; 0: the model's own. Above 15: as 15
   uint64_t reply_offset = 0;
   uint64_t reply_room = 0;

@@ -56,13 +56,25 @@ struct InferParameter {
 // The values of the parameter "non_finite", in the order of NonFinite.
 inline constexpr std::array<std::string_view, 3> kNonFiniteNames = {"null", "bare", "string"};
 
+// The sequence that a request belongs to, and its place there: the parameters "sequence_id",
+// "sequence_start" and "sequence_end". The numbers 0 and the empty text name none, as Triton has
+// it; the number 7 and the text "7" are two sequences.
+struct SequenceWishes {
+  uint64_t number = 0;
+  std::string_view text{};  // at most limits::kMaxSequenceIdBytes; then `number` is 0
+  bool starts = false;
+  bool ends = false;
+  [[nodiscard]] bool has_id() const noexcept { return number != 0 || !text.empty(); }
+  [[nodiscard]] bool is_said() const noexcept { return has_id() || starts || ends; }
+};
+
 struct InferHead {
   std::optional<std::string_view> id;
-  std::optional<uint64_t> timeout_us;       // parameter "timeout"
-  std::optional<uint64_t> ttl_ms;           // parameter "ttl_ms", 1 or more
-  uint32_t priority = 0;                    // parameter "priority"; 0: none, or the model's own
-  bool no_cache = false;                    // parameter "no_cache"
-  bool is_of_sequence = false;              // it names a sequence
+  std::optional<uint64_t> timeout_us;  // parameter "timeout"
+  std::optional<uint64_t> ttl_ms;      // parameter "ttl_ms", 1 or more
+  uint32_t priority = 0;               // parameter "priority"; 0: none, or the model's own
+  bool no_cache = false;               // parameter "no_cache"
+  SequenceWishes sequence{};
   NonFinite non_finite = NonFinite::kNull;  // parameter "non_finite"
   std::span<InferParameter> parameters;
   std::span<InferInput> inputs;

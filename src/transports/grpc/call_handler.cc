@@ -240,7 +240,8 @@ Status CallHandler::bind(Request& request) noexcept {
   const wire::InferHead& head = request.head;
   call.set_timeout(timeout_us(request));
   call.infer.priority = head.priority;
-  call.cache_wishes = {.is_off = head.no_cache || head.is_of_sequence,
+  call.sequence = head.sequence;
+  call.cache_wishes = {.is_off = head.no_cache || head.sequence.is_said(),
                        .has_shared_input = false,
                        .ttl_ms = head.ttl_ms,
                        .parameters = head.parameters};

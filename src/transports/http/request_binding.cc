@@ -20,7 +20,8 @@ Status RequestHandler::bind(RequestContext& context, size_t tensor_bytes) noexce
   }
   context.call.set_timeout(head.timeout_us);
   context.call.infer.priority = head.priority;
-  context.call.cache_wishes = {.is_off = head.no_cache || head.is_of_sequence,
+  context.call.sequence = head.sequence;
+  context.call.cache_wishes = {.is_off = head.no_cache || head.sequence.is_said(),
                                .has_shared_input = false,
                                .ttl_ms = head.ttl_ms,
                                .parameters = head.parameters};

@@ -248,7 +248,8 @@ Status BusConnection::bind(Request& request, const wire::BusRequest& head) noexc
   request.reply_place = ReplyPlace(area.subspan(head.reply_offset, head.reply_room));
   request.call.set_timeout(head.timeout_us);
   request.call.infer.priority = head.priority;
-  request.call.cache_wishes.is_off = head.no_cache;
+  request.call.sequence = head.sequence;
+  request.call.cache_wishes.is_off = head.no_cache || head.sequence.is_said();
   request.call.cache_wishes.ttl_ms = head.ttl_ms;
   service::Binder binder(request.call, *request.call.infer.model);
   const size_t most = host_.services().options.max_body_bytes;

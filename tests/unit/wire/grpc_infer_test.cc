@@ -143,6 +143,8 @@ TEST_F(ParseGrpcInfer, ReadsParameters) {
       grpc_infer("m", "x", "abcd") + proto_field(4, parameter("timeout", number(2, 250))) +
       proto_field(4, parameter("priority", number(5, 3))) +
       proto_field(4, parameter("sequence_id", proto_field(3, "s"))) +
+      proto_field(4, parameter("sequence_start", number(1, 1))) +
+      proto_field(4, parameter("sequence_end", number(1, 0))) +
       proto_field(4, parameter("no_cache", number(1, 1))) +
       proto_field(4, parameter("mine", proto_field(3, "a\"b"))) +
       proto_field(6,
@@ -152,7 +154,10 @@ TEST_F(ParseGrpcInfer, ReadsParameters) {
   const InferHead& head = parsed->head;
   EXPECT_EQ(head.timeout_us, 250u);
   EXPECT_EQ(head.priority, 3u);
-  EXPECT_TRUE(head.is_of_sequence && head.no_cache);
+  EXPECT_TRUE(head.no_cache);
+  EXPECT_EQ(head.sequence.text, "s");
+  EXPECT_TRUE(head.sequence.starts);
+  EXPECT_FALSE(head.sequence.ends);
   ASSERT_EQ(head.parameters.size(), 1u);
   EXPECT_EQ(head.parameters[0].name, "mine");
   EXPECT_EQ(head.parameters[0].value, R"("a\"b")");

@@ -146,16 +146,41 @@ TEST(InferHead, ReadsPlacesInSharedMemoryAndClasses) {
 TEST(InferHead, ReadsTheWishesForTheCache) {
   const ParsedRequest plain(R"({"inputs":[]})");
   EXPECT_FALSE(plain.result->no_cache);
-  EXPECT_FALSE(plain.result->is_of_sequence);
+  EXPECT_FALSE(plain.result->sequence.is_said());
   EXPECT_FALSE(plain.result->ttl_ms);
   const ParsedRequest said(R"({"inputs":[],"parameters":{"no_cache":true,"ttl_ms":7}})");
   EXPECT_TRUE(said.result->no_cache);
   EXPECT_EQ(said.result->ttl_ms, 7u);
-  for (const char* of_sequence : {R"("sequence_id":1)", R"("sequence_id":"a")",
-                                  R"("sequence_start":true)", R"("sequence_end":false)"}) {
-    const ParsedRequest request(R"({"inputs":[],"parameters":{)" + std::string(of_sequence) + "}}");
-    EXPECT_TRUE(request.result->is_of_sequence) << of_sequence;
-  }
+}
+
+TEST(InferHead, ReadsTheSequenceOfARequest) {
+  const auto sequence_of = [](const char* parameters) {
+    const ParsedRequest request(R"({"inputs":[],"parameters":{)" + std::string(parameters) + "}}");
+    EXPECT_TRUE(request.result.ok()) << parameters;
+    const SequenceWishes said = request.result->sequence;
+    return std::tuple(said.number, std::string(said.text), said.starts, said.ends);
+  };
+  using Said = std::tuple<uint64_t, std::string, bool, bool>;
+  EXPECT_EQ(sequence_of(R"("sequence_id":7)"), Said(7, "", false, false));
+  EXPECT_EQ(sequence_of(R"("sequence_id":"7","sequence_start":true)"), Said(0, "7", true, false));
+  EXPECT_EQ(sequence_of(R"("sequence_end":true,"sequence_start":false,"sequence_id":1)"),
+            Said(1, "", false, true));
+  // None, as Triton has it.
+  EXPECT_EQ(sequence_of(R"("sequence_id":0)"), Said(0, "", false, false));
+  EXPECT_EQ(sequence_of(R"("sequence_id":"")"), Said(0, "", false, false));
+  EXPECT_EQ(sequence_of(R"("sequence_id":null)"), Said(0, "", false, false));
+}
+
+TEST(InferHead, RefusesASequenceIdThatIsNone) {
+  const auto refused = [](const std::string& id) {
+    const ParsedRequest request(R"({"inputs":[],"parameters":{"sequence_id":)" + id + "}}");
+    return !request.result.ok();
+  };
+  EXPECT_TRUE(refused("-1"));
+  EXPECT_TRUE(refused("1.5"));
+  EXPECT_TRUE(refused("[1]"));
+  EXPECT_TRUE(refused('"' + std::string(limits::kMaxSequenceIdBytes + 1, 'a') + '"'));
+  EXPECT_FALSE(refused('"' + std::string(limits::kMaxSequenceIdBytes, 'a') + '"'));
 }
 
 TEST(InferHead, AcceptsANumberAsSequenceId) {

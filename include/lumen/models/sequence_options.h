@@ -1,0 +1,61 @@
+// Models that keep states between the requests of a sequence: "sequences" of a model's config.json,
+// or Triton's "sequence_batching". A state is a pair of tensors of the model: the server feeds the
+// output of one request into the input of the next, and clients see neither.
+// Threads: any. Memory: the heap, on the control plane. Errors: Result with the state, the value
+// got and the values wanted.
+#pragma once
+
+#include <lumen/base/result.h>
+#include <lumen/models/metadata.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lumen::models {
+
+// One state, by the names of its tensors.
+struct StateOptions {
+  std::string input;
+  std::string output;
+  // As a configuration in Triton's form says them; checked against the model.
+  std::optional<ElementType> type{};
+  std::optional<Shape> dims{};
+};
+
+struct SequenceOptions {
+  static constexpr uint64_t kMostIdleMs = uint64_t{24} * 3600 * 1000;
+  static constexpr uint32_t kMostSequences = 1'000'000;
+  std::vector<StateOptions> states{};  // empty: the model keeps none
+  // A sequence without a request for so long is dropped.
+  uint64_t idle_ms = 60'000;
+  // Live ones; one more is refused.
+  uint32_t most = 1024;
+};
+
+// A state as the model has it.
+struct StateTensor {
+  size_t input = 0;  // its index in the model's inputs
+  size_t output = 0;
+  ElementType type = ElementType::kFp32;
+  Shape shape{};      // of one sequence: a free axis is 1
+  size_t offset = 0;  // of its bytes in the memory of a sequence
+  size_t bytes = 0;
+};
+
+struct SequencePlan {
+  // Of all live sequences of a model together.
+  static constexpr uint64_t kMostBytes = uint64_t{16} << 30;
+  std::vector<StateTensor> states{};  // in the order of the options
+  size_t bytes = 0;                   // of one sequence
+  // The first axis of each state is free: states of several sequences stand in one tensor.
+  bool has_rows = true;
+};
+
+// `model`: as its backend has loaded it, with the tensors of the states.
+[[nodiscard]] Result<SequencePlan> plan_sequences(const SequenceOptions& options,
+                                                  const ModelMetadata& model);
+
+}  // namespace lumen::models

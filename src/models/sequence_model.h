@@ -1,0 +1,23 @@
+// SequenceModel: a model whose states the server keeps, around the model as a backend loaded it.
+// Its clients see neither the inputs nor the outputs of states; InferRequest::state says where those
+// of a request's sequence lie, and with nullptr they are zeros that nobody keeps (a warm-up).
+//
+// A request alone has its states bound where they lie. For a packed run they are gathered into one
+// tensor. The new states are written once the run has ended well and all of them have the right
+// size, so that a run that fails leaves a sequence as it was.
+//
+// Threads: as those of the model within; one request of a sequence at a time (module sequences).
+// Memory: gathered and new states in the request's scratch memory. Errors: as a request's status.
+#pragma once
+
+#include <lumen/models/backend.h>
+#include <lumen/models/sequence_options.h>
+
+#include <memory>
+
+namespace lumen::models {
+
+[[nodiscard]] std::unique_ptr<LoadedModel> make_sequence_model(std::unique_ptr<LoadedModel> inner,
+                                                               SequencePlan plan);
+
+}  // namespace lumen::models

@@ -1,0 +1,123 @@
+// See the header for threads, memory and errors.
+#include <lumen/sequences/sequences.h>
+
+#include <lumen/base/clock.h>
+#include <lumen/models/model_repository.h>
+
+#include "sequences/refusals.h"
+#include "sequences/sequence_table.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace lumen::sequences {
+namespace {
+
+// A request that no sequence takes.
+Status check(const service::Call& call) noexcept {
+  const models::ModelMetadata& metadata = call.infer.model->metadata();
+  if (!call.sequence.has_id()) {
+    return Status::error(Code::kInvalidArgument,
+                         "model '%s' keeps states of sequences; say which by the parameter "
+                         "sequence_id, a number of 1 or more or a text, and begin it with "
+                         "sequence_start",
+                         metadata.name.c_str());
+  }
+  const uint32_t rows = metadata.states_have_rows ? rows_of(call.infer) : 1;
+  if (rows == 1) return {};
+  return Status::error(Code::kInvalidArgument,
+                       "model '%s' keeps states of sequences, each of one row; got inputs of %lld "
+                       "rows. Give each row a sequence and a request of its own",
+                       metadata.name.c_str(),
+                       static_cast<long long>(call.infer.inputs[0].shape[0]));
+}
+
+}  // namespace
+
+Sequences::Sequences(size_t calls) : calls_(calls) {}
+Sequences::~Sequences() = default;
+
+Status Sequences::add(const models::Model& model) {
+  const size_t state_bytes = model.metadata().state_bytes;
+  if (state_bytes == 0) return {};
+  const std::lock_guard lock(mutex_);
+  Status status = Status::error(Code::kResourceExhausted, "no memory for their list");
+  try {
+    Result<std::unique_ptr<SequenceTable>> table =
+        SequenceTable::create(model.sequences(), state_bytes, calls_);
+    if (table.ok()) {
+      tables_[model.index()] = std::move(*table);
+      return {};
+    }
+    status = table.status();
+  } catch (const std::bad_alloc&) {
+  }
+  return Status::error(status.code(),
+                       "model '%s': states of %u sequences: %s; lower "
+                       "\"sequences.most\" in its config.json",
+                       model.metadata().name.c_str(), model.sequences().most, status.c_message());
+}
+
+void Sequences::remove(const models::Model& model) noexcept {
+  const std::lock_guard lock(mutex_);
+  tables_[model.index()] = nullptr;
+}
+
+service::StepOutcome Sequences::before(service::Call& call) noexcept {
+  const models::Model& model = *call.infer.model;
+  if (model.metadata().state_bytes == 0) return service::StepOutcome::kNext;
+  SequenceTable* const table = tables_[model.index()].get();
+  call.infer.status = check(call);
+  if (call.infer.status.ok() && table == nullptr) {
+    call.infer.status =
+        Status::error(Code::kUnavailable, "model '%s': the server has no memory for its states",
+                      model.metadata().name.c_str());
+  }
+  if (!call.infer.status.ok()) return service::StepOutcome::kDone;
+  Ask* const ask = table->ask(call, now_ns());
+  if (ask == nullptr) {
+    call.infer.status =
+        Status::error(Code::kResourceExhausted,
+                      "model '%s': too many requests wait for their sequences; send fewer at once",
+                      model.metadata().name.c_str());
+    return service::StepOutcome::kDone;
+  }
+  if (!SequenceTable::is_answered(*ask)) return service::StepOutcome::kParked;
+  if (ask->answer == Answer::kItsTurn) {
+    call.infer.state = ask->sequence->state;
+    return service::StepOutcome::kNext;
+  }
+  call.infer.status = refusal(ask->answer, call);
+  call.sequence_ask = nullptr;
+  table->free(*ask);
+  return service::StepOutcome::kDone;
+}
+
+void Sequences::after(service::Call& call) noexcept {
+  Ask* const ask = std::exchange(call.sequence_ask, nullptr);
+  if (ask == nullptr) return;
+  tables_[call.infer.model->index()]->end(*ask, !call.infer.status.ok(), now_ns());
+}
+
+bool Sequences::abandon(service::Call& call) noexcept { return SequenceTable::abandon(call); }
+
+std::optional<Sequences::Usage> Sequences::usage(const models::Model& model) const {
+  const std::lock_guard lock(mutex_);
+  SequenceTable* const table = tables_[model.index()].get();
+  if (table == nullptr) return std::nullopt;
+  table->sweep(now_ns());
+  const SequenceTable::Counts counts = table->counts();
+  return Usage{.live = counts.live,
+               .most = counts.most,
+               .state_bytes = counts.state_bytes,
+               .started = counts.started,
+               .dropped = counts.dropped};
+}
+
+bool Sequences::is_idle() const noexcept {
+  return std::ranges::all_of(
+      tables_, [](const auto& table) { return table == nullptr || table->is_idle(); });
+}
+
+}  // namespace lumen::sequences
