@@ -67,7 +67,8 @@ class InferHandle {
                                const std::vector<Tensor>& inputs,
                                const std::vector<std::string>& outputs, uint64_t reply_offset,
                                uint64_t reply_room, std::optional<uint64_t> timeout_us,
-                               bool no_cache, std::optional<uint64_t> ttl_ms, uint32_t priority) {
+                               bool no_cache, std::optional<uint64_t> ttl_ms, uint32_t priority,
+                               uint64_t sequence_id, bool sequence_start, bool sequence_end) {
     check();
     const Use use(busy_);
     std::vector<BusTensor> tensors;
@@ -79,6 +80,10 @@ class InferHandle {
                                                 .timeout_us = timeout_us,
                                                 .no_cache = no_cache,
                                                 .ttl_ms = ttl_ms,
+                                                .sequence = {.number = sequence_id,
+                                                             .text = {},
+                                                             .starts = sequence_start,
+                                                             .ends = sequence_end},
                                                 .priority = priority,
                                                 .reply_offset = reply_offset,
                                                 .reply_room = reply_room,
@@ -174,7 +179,8 @@ void bind_infer(nb::module_& module) {
       .def("send", &InferHandle::send, nb::arg("verb"), nb::arg("model"), nb::arg("version"),
            nb::arg("inputs"), nb::arg("outputs"), nb::arg("reply_offset"), nb::arg("reply_room"),
            nb::arg("timeout_us") = nb::none(), nb::arg("no_cache") = false,
-           nb::arg("ttl_ms") = nb::none(), nb::arg("priority") = 0)
+           nb::arg("ttl_ms") = nb::none(), nb::arg("priority") = 0, nb::arg("sequence_id") = 0,
+           nb::arg("sequence_start") = false, nb::arg("sequence_end") = false)
       .def("cancel", &InferHandle::cancel, nb::arg("id"))
       .def("flush", &InferHandle::flush)
       .def("try_take", &InferHandle::try_take,

@@ -19,6 +19,7 @@ from lumen_engine._tensors import (
     NUMBERS,
     Arrays,
     InferError,
+    InSequence,
     Request,
     array_of,
 )
@@ -63,6 +64,14 @@ class InFlight(NamedTuple):
     room: int  # of it, for outputs
 
 
+def number_of(sequence: InSequence) -> int:
+    if isinstance(sequence.id, int):
+        return sequence.id
+    if sequence.id:
+        raise ValueError(f"sequence_id: got {sequence.id!r}; over the bus it is a number")
+    return 0
+
+
 class BusTransport:
     # For an output whose size only the run knows; more is tried where that is refused.
     FIRST_GUESS = 64 * 1024
@@ -105,6 +114,7 @@ class BusTransport:
                     f" {self._area.size}: start the server with a larger --bus-area-bytes"
                 )
             return None
+        wishes = request.wishes
         at = offset
         tensors = []
         for tensor in request.inputs:
@@ -120,10 +130,13 @@ class BusTransport:
             list(request.outputs),
             at,
             room,
-            request.timeout_us,
-            request.no_cache,
-            request.ttl_ms,
-            request.priority,
+            wishes.timeout_us,
+            wishes.no_cache,
+            wishes.ttl_ms,
+            wishes.priority,
+            number_of(wishes.sequence),
+            wishes.sequence.start,
+            wishes.sequence.end,
         )
         if id is None:
             self._area.give_back(offset, size)

@@ -27,6 +27,7 @@ WORD = 8
 NAME_BYTES = 16
 DESCRIPTOR_BYTES = 256
 MODEL_BYTES = 172
+LIVE_SEQUENCES = 22  # the word of a model's that counts them; servers of before have none
 WRITER_BYTES = 16
 HISTOGRAM_HEAD_BYTES = 64
 # Begin of a ring's and a window's entries.

@@ -76,6 +76,7 @@ class ModelCounts:
     counters: dict[str, int]  # by the name of the descriptor
     stages: dict[str, Histogram]  # all stages of the file, in its order; empty ones too
     precision: str = ""  # empty: the model is not loaded yet, or the server is older
+    sequences: int = 0  # live ones, of a model that keeps states
 
     @property
     def key(self) -> tuple[int, int]:

@@ -72,14 +72,19 @@ class HttpTransport:
 
     def _infer(self, request: Request) -> Arrays:
         parameters: dict[str, Any] = {"binary_data_output": True}
-        if request.timeout_us is not None:
-            parameters["timeout"] = request.timeout_us
-        if request.no_cache:
+        wishes = request.wishes
+        if wishes.timeout_us is not None:
+            parameters["timeout"] = wishes.timeout_us
+        if wishes.no_cache:
             parameters["no_cache"] = True
-        if request.ttl_ms is not None:
-            parameters["ttl_ms"] = request.ttl_ms
-        if request.priority:
-            parameters["priority"] = request.priority
+        if wishes.ttl_ms is not None:
+            parameters["ttl_ms"] = wishes.ttl_ms
+        if wishes.priority:
+            parameters["priority"] = wishes.priority
+        if wishes.sequence.id:
+            parameters["sequence_id"] = wishes.sequence.id
+            parameters["sequence_start"] = wishes.sequence.start
+            parameters["sequence_end"] = wishes.sequence.end
         head: dict[str, Any] = {
             "inputs": [
                 {

@@ -59,16 +59,31 @@ class Tensor(NamedTuple):
     data: NDArray[np.uint8] | bytes
 
 
+class InSequence(NamedTuple):
+    """A request's place in a sequence, of a model that keeps states."""
+
+    id: int | str  # 0 and "": none
+    start: bool = False
+    end: bool = False
+
+
+class Wishes(NamedTuple):
+    """The parameters of a request."""
+
+    timeout_us: int | None = None
+    no_cache: bool = False
+    ttl_ms: int | None = None
+    priority: int = 0
+    sequence: InSequence = InSequence(0)
+
+
 class Request(NamedTuple):
     model: str
     version: str
     inputs: list[Tensor]
     outputs: Sequence[str]
-    timeout_us: int | None
     known_outputs: Any  # of the model's metadata
-    no_cache: bool = False
-    ttl_ms: int | None = None
-    priority: int = 0
+    wishes: Wishes = Wishes()
 
 
 def tensor_of(name: str, given: ArrayLike, number: int | None) -> Tensor:

@@ -36,7 +36,9 @@ from lumen_engine._tensors import (
     STATISTICS,
     Arrays,
     InferError,
+    InSequence,
     Request,
+    Wishes,
     tensor_of,
 )
 
@@ -53,6 +55,11 @@ class Transport(Protocol):
     async def infer_async(self, request: Request) -> Arrays: ...
     def document(self, what: int, model: str, version: str) -> Any: ...
     def close(self) -> None: ...
+
+
+def timeout_us_of(deadline: float | None) -> int | None:
+    """0 means never; less than a microsecond is not that."""
+    return None if deadline is None else math.ceil(deadline * 1e6)
 
 
 def transport_of(
@@ -99,16 +106,21 @@ class Client:
         no_cache: bool = False,
         ttl_ms: int | None = None,
         priority: int = 0,
+        sequence_id: int | str = 0,
+        sequence_start: bool = False,
+        sequence_end: bool = False,
     ) -> Arrays:
         """The outputs by name: those of `outputs`, or all. `deadline`: seconds after which the
         server need not begin with it any more; 0: never; None: the server's default.
         `no_cache`: neither answered from the response cache nor kept there; `ttl_ms`, 1 or more:
         takes from it, and leaves there, no answer that is older. `priority`: 1 is run before 2, 2
-        before 3; 0: the model's own."""
+        before 3; 0: the model's own. `sequence_id`: of a model that keeps states, the sequence
+        that the request belongs to, a number of 1 or more or, not over the bus, a text;
+        `sequence_start` on its first request, `sequence_end` on its last."""
+        sequence = InSequence(sequence_id, sequence_start, sequence_end)
+        wishes = Wishes(timeout_us_of(deadline), no_cache, ttl_ms, priority, sequence)
         with self._lock:
-            request = self._request(
-                model, inputs, outputs, version, deadline, no_cache, ttl_ms, priority
-            )
+            request = self._request(model, inputs, outputs, version, wishes)
             (answer,) = self._transport.infer_all([request])
         if isinstance(answer, InferError):
             raise answer
@@ -125,16 +137,24 @@ class Client:
         no_cache: bool = False,
         ttl_ms: int | None = None,
         priority: int = 0,
+        sequence_id: int | str = 0,
+        sequence_start: bool = False,
+        sequence_end: bool = False,
     ) -> list[Arrays]:
         """An answer for each, in their order. Over the bus as many are in flight as its memory has
-        room for. One that is refused raises, once all are answered."""
+        room for. One that is refused raises, once all are answered. With `sequence_id` they are
+        run in their order; `sequence_start` counts for the first, `sequence_end` for the last."""
+        wishes = Wishes(timeout_us_of(deadline), no_cache, ttl_ms, priority)
+        last = len(inputs) - 1
+        places = [
+            InSequence(sequence_id, sequence_start and i == 0, sequence_end and i == last)
+            for i in range(len(inputs))
+        ]
         with self._lock:
             answers = self._transport.infer_all(
                 [
-                    self._request(
-                        model, one, outputs, version, deadline, no_cache, ttl_ms, priority
-                    )
-                    for one in inputs
+                    self._request(model, one, outputs, version, wishes._replace(sequence=place))
+                    for one, place in zip(inputs, places, strict=True)
                 ]
             )
         for answer in answers:
@@ -153,11 +173,14 @@ class Client:
         no_cache: bool = False,
         ttl_ms: int | None = None,
         priority: int = 0,
+        sequence_id: int | str = 0,
+        sequence_start: bool = False,
+        sequence_end: bool = False,
     ) -> Arrays:
         """As infer(), any number at once on one event loop; over HTTP one after the other."""
-        request = self._request(
-            model, inputs, outputs, version, deadline, no_cache, ttl_ms, priority
-        )
+        sequence = InSequence(sequence_id, sequence_start, sequence_end)
+        wishes = Wishes(timeout_us_of(deadline), no_cache, ttl_ms, priority, sequence)
+        request = self._request(model, inputs, outputs, version, wishes)
         return await self._transport.infer_async(request)
 
     def metadata(self, model: str = "", version: str = "") -> Any:
@@ -199,10 +222,7 @@ class Client:
         inputs: Mapping[str, ArrayLike],
         outputs: Sequence[str],
         version: str,
-        deadline: float | None,
-        no_cache: bool,
-        ttl_ms: int | None,
-        priority: int,
+        wishes: Wishes,
     ) -> Request:
         # Asked once: sizes and types alone are taken from it.
         key = (model, version)
@@ -211,9 +231,4 @@ class Client:
         metadata = self._metadata[key]
         known = {one["name"]: NUMBERS[one["datatype"]] for one in metadata["inputs"]}
         tensors = [tensor_of(name, given, known.get(name)) for name, given in inputs.items()]
-        # 0 means never; less than a microsecond is not that.
-        timeout_us = None if deadline is None else math.ceil(deadline * 1e6)
-        known_outputs = metadata["outputs"]
-        return Request(
-            model, version, tensors, outputs, timeout_us, known_outputs, no_cache, ttl_ms, priority
-        )
+        return Request(model, version, tensors, outputs, metadata["outputs"], wishes)

@@ -27,6 +27,7 @@ from lumen_engine._counters_flight import FlightReader
 from lumen_engine._counters_histogram import U64, Histogram, bucket_range
 from lumen_engine._counters_layout import (
     HISTOGRAM_HEAD_BYTES,
+    LIVE_SEQUENCES,
     MODEL_BYTES,
     WORD,
     CountersFileError,
@@ -91,6 +92,7 @@ class CountersFile:
         self._head = np.zeros(3, dtype=np.uint64)
         self._of_thread = {each.name: each.index for each in self.server_descriptors}
         self._identities: dict[int, tuple[int, str, str, str]] = {}
+        self._live_sequences: dict[int, int] = {}  # by index, at the last look
 
     @property
     def path(self) -> Path:
@@ -180,12 +182,16 @@ class CountersFile:
         return Writer(index, state == 1, role, number, tid, busy, spin, park, doing, since, 0)
 
     def _generations(self) -> dict[int, int]:
-        """Index to generation of all models that are there."""
+        """Index to generation of all models that are there; notes their live sequences."""
         table = self.layout.models
         words = self._pieces.scratch(table.count * table.stride // WORD)
         self._pieces.read_words(words, table.offset, "the table of models")
-        column = words.reshape(table.count, table.stride // WORD)[:, 0]
+        columns = words.reshape(table.count, table.stride // WORD)
+        column = columns[:, 0]
         there = np.flatnonzero(column)
+        if columns.shape[1] > LIVE_SEQUENCES:
+            live = columns[there, LIVE_SEQUENCES]
+            self._live_sequences = dict(zip(there.tolist(), live.tolist()))
         return dict(zip(there.tolist(), column[there].tolist()))
 
     def _identity(self, index: int, generation: int) -> tuple[str, str, str]:
@@ -215,7 +221,8 @@ class CountersFile:
         counters = _totals(slots, self.model_descriptors)
         stages = {name: self._histogram(begin, i) for i, name in enumerate(self.stages)}
         name, version, precision = self._identity(index, generation)
-        return ModelCounts(index, generation, name, version, counters, stages, precision)
+        sequences = self._live_sequences.get(index, 0)
+        return ModelCounts(index, generation, name, version, counters, stages, precision, sequences)
 
     def _histogram(self, begin: int, stage: int) -> Histogram:
         """All shards' of a stage; of each only the buckets between its smallest and largest."""

@@ -224,6 +224,9 @@ class SequenceModel final : public LoadedModel {
       is_state_input[state.input] = true;
       is_state_output[state.output] = true;
     }
+    for (const StateTensor& state : plan_.states) {
+      metadata_.states.push_back(metadata_.inputs[state.input]);
+    }
     numbers_ = {.inputs = hide(metadata_.inputs, is_state_input),
                 .outputs = hide(metadata_.outputs, is_state_output)};
     std::erase_if(metadata_.ties, [&is_state_input](const TiedAxes& tie) {

@@ -33,7 +33,8 @@ void add_to(std::atomic<uint64_t>& counter, uint64_t change) noexcept {
 }  // namespace
 
 Result<std::unique_ptr<SequenceTable>> SequenceTable::create(const models::SequenceOptions& options,
-                                                             size_t state_bytes, size_t calls) {
+                                                             size_t state_bytes, size_t calls,
+                                                             std::atomic<uint64_t>& live) {
   const std::array<size_t, 3> sizes = {buckets_for(options.most) * sizeof(Sequence*),
                                        options.most * sizeof(Sequence), options.most * state_bytes};
   std::array<Mapping, 3> memory;
@@ -42,11 +43,12 @@ Result<std::unique_ptr<SequenceTable>> SequenceTable::create(const models::Seque
     if (!mapping.ok()) return mapping.status();
     memory[i] = std::move(*mapping);
   }
-  return std::unique_ptr<SequenceTable>(new SequenceTable(options, state_bytes, calls, memory));
+  return std::unique_ptr<SequenceTable>(
+      new SequenceTable(options, state_bytes, calls, live, memory));
 }
 
 SequenceTable::SequenceTable(const models::SequenceOptions& options, size_t state_bytes,
-                             size_t calls, std::span<Mapping> memory)
+                             size_t calls, std::atomic<uint64_t>& live, std::span<Mapping> memory)
     : idle_ns_(options.idle_ms * 1'000'000),
       state_bytes_(state_bytes),
       bucket_memory_(std::move(memory[0])),
@@ -56,7 +58,8 @@ SequenceTable::SequenceTable(const models::SequenceOptions& options, size_t stat
       most_(options.most),
       ask_count_(kAsksOfACall * calls),
       asks_(std::make_unique<Ask[]>(ask_count_)),
-      free_asks_(std::bit_ceil(ask_count_)) {
+      free_asks_(std::bit_ceil(ask_count_)),
+      live_(live) {
   for (size_t i = 0; i < ask_count_; ++i) free(asks_[i]);
 }
 

@@ -44,9 +44,11 @@ struct Sequence {
 
 class SequenceTable {
  public:
-  // `state_bytes` of each sequence; `calls`: that may be at work at once, 1 or more.
+  // `state_bytes` of each sequence; `calls`: that may be at work at once, 1 or more; `live`: where
+  // the live ones are counted, 0 now, for others to read.
   [[nodiscard]] static Result<std::unique_ptr<SequenceTable>> create(
-      const models::SequenceOptions& options, size_t state_bytes, size_t calls);
+      const models::SequenceOptions& options, size_t state_bytes, size_t calls,
+      std::atomic<uint64_t>& live);
 
   // Puts the question of a call. nullptr: too many are on the way. Otherwise `call.sequence_ask` is
   // set, and the call is its thread's to go on with if answered() says so; else it is parked.
@@ -76,7 +78,7 @@ class SequenceTable {
 
  private:
   SequenceTable(const models::SequenceOptions& options, size_t state_bytes, size_t calls,
-                std::span<Mapping> memory);
+                std::atomic<uint64_t>& live, std::span<Mapping> memory);
 
   void work(Ask& ask) noexcept;
   void turn(Ask& ask, uint64_t now_ns) noexcept;
@@ -120,7 +122,7 @@ class SequenceTable {
   Sequence* oldest_ = nullptr;
   Sequence* newest_ = nullptr;
   // Read by any thread.
-  std::atomic<uint64_t> live_{0};
+  std::atomic<uint64_t>& live_;
   std::atomic<uint64_t> started_{0};
   std::atomic<uint64_t> dropped_{0};
 };

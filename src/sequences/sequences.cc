@@ -35,7 +35,8 @@ Status check(const service::Call& call) noexcept {
 
 }  // namespace
 
-Sequences::Sequences(size_t calls) : calls_(calls) {}
+Sequences::Sequences(size_t calls, telemetry::Counters& counters)
+    : calls_(calls), counters_(counters) {}
 Sequences::~Sequences() = default;
 
 Status Sequences::add(const models::Model& model) {
@@ -44,8 +45,8 @@ Status Sequences::add(const models::Model& model) {
   const std::lock_guard lock(mutex_);
   Status status = Status::error(Code::kResourceExhausted, "no memory for their list");
   try {
-    Result<std::unique_ptr<SequenceTable>> table =
-        SequenceTable::create(model.sequences(), state_bytes, calls_);
+    Result<std::unique_ptr<SequenceTable>> table = SequenceTable::create(
+        model.sequences(), state_bytes, calls_, counters_.live_sequences(model.index()));
     if (table.ok()) {
       tables_[model.index()] = std::move(*table);
       return {};

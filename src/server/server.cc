@@ -235,7 +235,7 @@ Status RunningServer::start(models::Backends backends) {
   // On both transports.
   const size_t calls = 2 * size_t{options_.io_thread_count} * options_.max_active_requests;
   cache_ = std::make_unique<answers::ResponseCache>(calls);
-  sequences_ = std::make_unique<sequences::Sequences>(calls);
+  sequences_ = std::make_unique<sequences::Sequences>(calls, *counters_);
   steps_ = options_.steps;
   if (options_.allows_recording) {
     sampler_ = std::make_unique<service::RowSampler>(options_.recording_bytes,

@@ -54,12 +54,28 @@ void write_response_cache(JsonWriter& json, const models::ResponseCacheOptions& 
   json.end_object();
 }
 
-// The config.json's part about its answers, the backend that serves the model, and the times of
+void write_sequences(JsonWriter& json, const models::Model& model) {
+  const models::SequenceOptions& sequences = model.sequences();
+  json.key("sequences").begin_object().key("states").begin_array();
+  for (size_t i = 0; i < sequences.states.size(); ++i) {
+    const models::TensorSpec& state = model.metadata().states[i];
+    json.begin_object().key("input").string(state.name);
+    json.key("output").string(sequences.states[i].output);
+    json.key("datatype").string(element_type_name(state.type)).key("shape").begin_array();
+    for (const int64_t size : state.shape.dimensions()) json.integer(size);
+    json.end_array().end_object();
+  }
+  json.end_array().key("idle_ms").unsigned_integer(sequences.idle_ms);
+  json.key("most").unsigned_integer(sequences.most).end_object();
+}
+
+// The config.json's parts about its answers and sequences, the backend that serves the model, and the times of
 // each that were measured when it was chosen.
 void write_choice(JsonWriter& json, const models::Model& model) {
   const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();
   write_response_cache(json, model.response_cache());
+  if (!model.metadata().states.empty()) write_sequences(json, model);
   if (!model.precision().empty()) json.key("precision").string(model.precision());
   if (!model.precision_why().empty()) json.key("precision_why").string(model.precision_why());
   json.key("backend").string(choice.backend);

@@ -87,6 +87,23 @@ void write_steps(JsonWriter& json, const models::EnsemblePlan& plan) {
   json.end_array().end_object();
 }
 
+void write_sequences(JsonWriter& json, const models::Model& model, bool has_rows) {
+  constexpr uint64_t kUsOfAMs = 1000;
+  const models::SequenceOptions& sequences = model.sequences();
+  json.key("sequence_batching").begin_object();
+  json.key("max_sequence_idle_microseconds").unsigned_integer(sequences.idle_ms * kUsOfAMs);
+  json.key("state").begin_array();
+  for (size_t i = 0; i < sequences.states.size(); ++i) {
+    const models::TensorSpec& state = model.metadata().states[i];
+    json.begin_object().key("input_name").string(state.name);
+    json.key("output_name").string(sequences.states[i].output);
+    json.key("data_type").string(type_of(state.type));
+    write_dims(json, state.shape, has_rows);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
 // Data that the configuration gives is not said again: Triton names a file there.
 void write_warm_up(JsonWriter& json, const std::vector<models::WarmUpRequest>& requests,
                    bool has_rows) {
@@ -128,7 +145,11 @@ void write_triton_config(JsonWriter& json, const models::Model& model) {
       .unsigned_integer(by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
   write_tensors(json, "input", metadata.inputs, by_rows);
   write_tensors(json, "output", metadata.outputs, by_rows);
-  if (by_rows && ensemble == nullptr) json.key("dynamic_batching").begin_object().end_object();
+  const bool keeps_states = !metadata.states.empty();
+  if (keeps_states) write_sequences(json, model, by_rows && metadata.states_have_rows);
+  // Triton has one of the two; sequences share runs all the same.
+  if (by_rows && ensemble == nullptr && !keeps_states)
+    json.key("dynamic_batching").begin_object().end_object();
   if (ensemble != nullptr) write_steps(json, *ensemble);
   json.key("response_cache").begin_object().key("enable").boolean(model.response_cache().enable);
   json.end_object();

@@ -233,6 +233,7 @@ Status Counters::assign_model(uint32_t index, std::string_view name,
   put(model.name, name);
   put(model.version, version);
   set_precision(index, 0);
+  live_sequences(index).store(0, std::memory_order_relaxed);  // relaxed: as above
   // sync[counters.model]: release; the cleared slots, and the name
   model.generation.store(++generations_, std::memory_order_release);
   return {};
@@ -242,6 +243,10 @@ void Counters::set_precision(uint32_t index, uint32_t precision) noexcept {
   RegionModel& model = at<RegionModel>(region_, RegionLayout::kModels)[index];
   // relaxed: a number by itself; that of an earlier model was set to 0 before the generation
   model.precision.store(precision, std::memory_order_relaxed);
+}
+
+std::atomic<uint64_t>& Counters::live_sequences(uint32_t index) noexcept {
+  return at<RegionModel>(region_, RegionLayout::kModels)[index].live_sequences;
 }
 
 void Counters::release_model(uint32_t index) noexcept {

@@ -157,11 +157,18 @@ class CountersFileWriter:
         return int.from_bytes(os.pread(self.fd, 8, offset), "little")
 
     def model(
-        self, index: int, name: str, version: str = "1", generation: int = 1, precision: int = 1
+        self,
+        index: int,
+        name: str,
+        version: str = "1",
+        generation: int = 1,
+        precision: int = 1,
+        sequences: int = 0,
     ) -> None:
         """generation 0: there is none."""
         at = self.at("models", index)
         self.put(at + 8, _text(name, 136) + _text(version, 24) + precision.to_bytes(4, "little"))
+        self.words(at + 176, sequences)
         self.words(at, generation)
 
     def writer(

@@ -188,6 +188,16 @@ def test_the_precision_of_a_model_comes_with_a_later_look(make: Make) -> None:
         assert counters.snapshot().models[0].precision == "bf16"
 
 
+def test_live_sequences_are_read_with_each_look(make: Make) -> None:
+    file = make(models=2)
+    file.model(0, "vad", sequences=3)
+    file.model(1, "plain")
+    with CountersFile(file.path) as counters:
+        assert [model.sequences for model in counters.snapshot().models] == [3, 0]
+        file.model(0, "vad", sequences=10_000)
+        assert counters.snapshot().models[0].sequences == 10_000
+
+
 def test_an_index_that_another_model_has_taken_is_another_model(make: Make) -> None:
     file = make()
     file.model(0, "old", generation=3)

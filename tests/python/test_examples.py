@@ -118,6 +118,13 @@ def test_pictures_answers_files_and_pixels_as_the_models_numbers(run: Run) -> No
     assert "element 1 has 6 bytes" in output
 
 
+def test_sequences_of_a_stateful_model_answer_as_a_loop_that_keeps_the_state(run: Run) -> None:
+    output = run("sequences")
+    assert re.search(r"^  anna \|.*#.*\|$", output, re.M), output
+    assert re.search(r"^nobody \|[ .]+\|$", output, re.M), output
+    assert "the same as by hand" in output.splitlines()
+
+
 def test_an_ensemble_answers_as_its_models_do_one_by_one(run: Run) -> None:
     assert re.search(
         r"^599 pictures: 9\d% read right; their ink is \d\.\d\d$", run("ensemble"), re.M

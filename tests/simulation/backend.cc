@@ -95,6 +95,7 @@ float added_by(const std::string& model) {
   if (model == kEnsembles[0]) return added_by(kModels[0]) + added_by(kModels[1]);
   if (model == kEnsembles[1]) return added_by(kModels[0]) + added_by(kModelThatGoes);
   if (model == kModels[0]) return 1;
+  if (model == kModelWithState) return 4;
   return model == kModels[1] ? 2 : 3;
 }
 
@@ -113,9 +114,10 @@ std::shared_ptr<models::FakeControl> some_control() {
   control->traits.loads_in_parallel = random().one_in(2);
   control->seed = random().next();
   control->models_that_fail_to_load.insert(kModelThatDoesNotLoad);
-  for (const char* model : {kModels[0], kModels[1], kModelThatGoes}) {
+  for (const char* model : {kModels[0], kModels[1], kModelThatGoes, kModelWithState}) {
     control->adds[model] = added_by(model);
   }
+  control->models_with_a_state.insert(kModelWithState);
   return control;
 }
 

@@ -18,6 +18,8 @@ inline constexpr const char* kModelThatGoes = "plus_three";
 // Of the two models, and of the first one and the model that goes.
 inline constexpr const char* kEnsembles[] = {"plus_one_and_two", "plus_one_and_three"};
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
+// It keeps the sum of a sequence so far.
+inline constexpr const char* kModelWithState = "sum_so_far";
 float added_by(const std::string& model);
 
 // A request with a value below -1, which the engine does not measure with, fails, and its error

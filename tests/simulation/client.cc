@@ -29,8 +29,10 @@ std::string bytes_of(const std::vector<float>& values) {
 
 // Numbers as text, or as they are behind the JSON, with `spare` spaces between; now and then with a
 // deadline and a wish of its own.
+// `more`: of its parameters.
 std::string infer_request(const std::string& model, const std::string& id,
-                          const std::vector<float>& values, size_t spare) {
+                          const std::vector<float>& values, size_t spare,
+                          const std::string& more = {}) {
   const bool as_text = values.size() < kMostAsText && random().one_in(8);
   const std::string bytes = bytes_of(values);
   std::string json = R"({"id":")" + id + R"(","inputs":[{"name":"x","datatype":"FP32","shape":[)" +
@@ -46,7 +48,7 @@ std::string infer_request(const std::string& model, const std::string& id,
   if (random().one_in(6)) json += R"(,"timeout":)" + std::to_string(1 + random().below(20'000));
   if (random().one_in(16)) json += R"(,"no_cache":true)";
   if (random().one_in(8)) json += R"(,"ttl_ms":)" + std::to_string(1 + random().below(20));
-  json += "}}" + std::string(spare, ' ');
+  json += more + "}}" + std::string(spare, ' ');
   std::string headers = "Inference-Header-Content-Length: " + std::to_string(json.size()) + "\r\n";
   if (random().one_in(4)) {
     headers +=
@@ -97,6 +99,9 @@ bool SimClient::connect() {
   if (wire_ == nullptr) return false;
   if (random().one_in(4)) wire_->window = 64 + random().below(2000);  // a slow reader
   asked_.clear();
+  // Nobody knows which of its requests have run.
+  sequence_ = 0;
+  sum_.clear();
   unread_.clear();
   sent_bytes_ = 0;
   return true;
@@ -194,7 +199,32 @@ std::vector<float> SimClient::some_request(Asked& asked) {
   return values;
 }
 
+constexpr uint64_t kSharedSequence = 1'000'000'000;
+
+std::string SimClient::some_inference_of_a_sequence(Asked& asked) {
+  asked.model = kModelWithState;
+  asked.id = std::to_string(tally_.histories);
+  asked.values = {static_cast<float>(random().below(100)), 1, 2, 3};
+  if (random().one_in(25)) asked.values[0] = -2 - asked.values[0];
+  if (asked.values[0] < 0) asked.failure = failure_of(asked.values[0]);
+  if (random().one_in(3)) {
+    asked.place = {.sequence = kSharedSequence, .starts = true, .ends = true};
+  } else {
+    const bool is_new = sequence_ == 0 || random().one_in(12);
+    if (is_new) sequence_ = tally_.next_sequence++;
+    asked.place = {.sequence = sequence_,
+                   .starts = is_new || random().one_in(12),
+                   .ends = random().one_in(12)};
+  }
+  const auto said = [](bool is) { return is ? std::string("true") : std::string("false"); };
+  return infer_request(asked.model, asked.id, asked.values, 0,
+                       R"(,"sequence_id":)" + std::to_string(asked.place.sequence) +
+                           R"(,"sequence_start":)" + said(asked.place.starts) +
+                           R"(,"sequence_end":)" + said(asked.place.ends));
+}
+
 std::string SimClient::some_inference(Asked& asked) {
+  if (tally_.reply_repeats == 1 && random().one_in(6)) return some_inference_of_a_sequence(asked);
   std::vector<float> values = some_request(asked);
   // The memory that a request asks for before it is read grows with its text.
   const size_t spare = tally_.reply_repeats > 1 ? random().below(600) : 0;
@@ -229,6 +259,7 @@ void SimClient::check(const Asked& asked, const std::string& head, const std::st
   ++tally_.by_status[static_cast<size_t>(status)];
   if (random().one_in(20)) tally_.look();
   ++(status == 200 ? tally_.replies_ok : tally_.replies_refused);
+  if (asked.place.sequence != 0) return check_sequence(asked, status, body);
   switch (status) {
     case 408:
     case 429:
@@ -242,6 +273,55 @@ void SimClient::check(const Asked& asked, const std::string& head, const std::st
              !(status == 500 && body.find("as the test wants") != std::string::npos)) {
     fail("status %d of a document: %s", status, body.c_str());
   }
+}
+
+// Replies come in the order of the requests, so that the sum is known to be that of all before.
+void SimClient::check_sequence(const Asked& asked, int status, const std::string& body) {
+  const bool is_shared = asked.place.sequence == kSharedSequence;
+  const bool is_current = asked.place.sequence == sums_of_;
+  if (!is_shared && !is_current) {
+    sums_of_ = asked.place.sequence;
+    sum_.clear();
+    sum_is_known_ = true;
+  }
+  std::vector<float> before = is_shared || asked.place.starts ? std::vector<float>(4) : sum_;
+  const bool is_known = is_shared || asked.place.starts || sum_is_known_;
+  if (!is_shared && asked.place.starts) {
+    // Refused at the door, it leaves the sequence as it was; by its run, none is left.
+    sum_is_known_ = status == 200 || sum_.empty();
+    sum_.clear();
+  }
+  if (status == 408 || status == 429 || status == 503 || status == 504) return;
+  if (status == 500 && !asked.failure.empty() && body.find(asked.failure) != std::string::npos) {
+    ++tally_.failures;
+    return;
+  }
+  if (status == 400 && !asked.place.starts &&
+      body.find("has no live sequence") != std::string::npos) {
+    // It was idle for too long, or has never begun.
+    ++tally_.sequences_refused;
+    sum_.clear();
+    sum_is_known_ = true;
+    return;
+  }
+  if (status != 200) fail("status %d of %s: %s", status, asked.id.c_str(), body.c_str());
+  if (!asked.failure.empty()) fail("a reply of what fails: %s", body.c_str());
+  if (!is_known) {
+    before.resize(4);
+    if (body.size() < 16) fail("a reply without a sum: %s", body.c_str());
+    std::memcpy(before.data(), body.data() + body.size() - 16, 16);
+  } else if (before.empty()) {
+    fail("a sequence goes on that is not live: %s", body.c_str());
+  } else {
+    for (size_t i = 0; i < before.size(); ++i) {
+      before[i] += asked.values[i] + added_by(kModelWithState);
+    }
+  }
+  check_names(asked, body, bytes_of(before));
+  if (!asked.place.starts) ++tally_.sequence_replies;
+  if (is_shared) return;
+  sum_ = asked.place.ends ? std::vector<float>() : before;
+  sum_is_known_ = true;
 }
 
 void SimClient::check_inference(const Asked& asked, int status, const std::string& body) {
@@ -259,13 +339,18 @@ void SimClient::check_inference(const Asked& asked, int status, const std::strin
   if (status != 200) fail("status %d of %s: %s", status, asked.id.c_str(), body.c_str());
   if (!asked.failure.empty()) fail("a reply of what fails: %s", body.c_str());
   if (goes && is_sure && asked.presence.is == Is::kGone) fail("a reply of a model that is gone");
+  check_names(asked, body, asked.reply_values);
+}
+
+void SimClient::check_names(const Asked& asked, const std::string& body,
+                            const std::string& values) {
   const auto names = [&body](std::string key, const std::string& value) {
     key += value;
     key += '"';
     return body.find(key) != std::string::npos;
   };
   if (!names(R"("id":")", asked.id) || !names(R"("model_name":")", asked.model) ||
-      !body.ends_with(asked.reply_values)) {
+      !body.ends_with(values)) {
     fail("a reply is not its own request's, %s of %s: %s", asked.id.c_str(), asked.model.c_str(),
          body.c_str());
   }

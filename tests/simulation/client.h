@@ -35,13 +35,16 @@ struct Tally {
   // The server had all of the request, the client had done nothing to stop the reply, and the
   // connection ended.
   uint64_t unanswered = 0;
-  uint64_t failures = 0;         // runs that were to fail, and did
-  uint64_t not_there = 0;        // requests to the model that had gone
-  uint64_t compressed = 0;       // replies
-  uint64_t streams = 0;          // requests over HTTP/2
-  uint64_t calls = 0;            // of these, calls of gRPC
-  uint64_t streams_refused = 0;  // that the server has ended without a reply
-  uint64_t next_value = 1;       // no two requests hold the same, but where they repeat each other
+  uint64_t failures = 0;           // runs that were to fail, and did
+  uint64_t not_there = 0;          // requests to the model that had gone
+  uint64_t compressed = 0;         // replies
+  uint64_t streams = 0;            // requests over HTTP/2
+  uint64_t calls = 0;              // of these, calls of gRPC
+  uint64_t streams_refused = 0;    // that the server has ended without a reply
+  uint64_t sequence_replies = 0;   // of requests of a sequence, but those that begin one
+  uint64_t sequences_refused = 0;  // those that are not live
+  uint64_t next_sequence = 1;      // no two clients have the same, but for the shared one
+  uint64_t next_value = 1;  // no two requests hold the same, but where they repeat each other
   bool repeats = false;
   size_t large_one_in = 150;  // requests
   // Replies hold each row of their request so often. Above 1 requests are small and stand whole in
@@ -60,11 +63,19 @@ class SimClient {
 
  protected:
   struct Asked {
-    std::string model;             // empty: a document
-    std::string id;                // that no other request has
-    std::string reply_values;      // empty: it is to fail
-    std::string failure;           // with this
-    Presence presence;             // when it was asked
+    std::string model;         // empty: a document
+    std::string id;            // that no other request has
+    std::string reply_values;  // empty: it is to fail
+    std::string failure;       // with this
+    Presence presence;         // when it was asked
+    // Of a request of a sequence: its own, whose sums this client knows, or one that all share,
+    // where each request starts and ends it.
+    struct Place {
+      uint64_t sequence = 0;
+      bool starts = false;
+      bool ends = false;
+    } place{};
+    std::vector<float> values;     // that it sent
     size_t sent_bytes = SIZE_MAX;  // of the connection, when it was whole
   };
 
@@ -75,6 +86,7 @@ class SimClient {
   std::vector<float> some_request(Asked& asked);
   void expect_reply(Asked& asked, std::vector<float> values);
   std::vector<float> some_values();
+  std::string some_inference_of_a_sequence(Asked& asked);
   void send_slowly(const std::string& text);
   void check(const Asked& asked, const std::string& head, const std::string& body);
   void leave();
@@ -92,8 +104,14 @@ class SimClient {
   // False: the connection is over.
   [[nodiscard]] bool read_reply();
   void check_inference(const Asked& asked, int status, const std::string& body);
+  void check_sequence(const Asked& asked, int status, const std::string& body);
+  void check_names(const Asked& asked, const std::string& body, const std::string& values);
 
   bool is_local_ = false;
+  uint64_t sequence_ = 0;   // 0: none; of this connection
+  uint64_t sums_of_ = 0;    // the sequence that the last reply was of
+  std::vector<float> sum_;  // of that, as the replies tell; empty: it is not live
+  bool sum_is_known_ = true;
   std::string unread_;
 };
 

@@ -114,6 +114,8 @@ constexpr Event kEvents[] = {
     {"timeouts", &Sum::timeouts},
     {"cancelled", &Sum::cancelled},
     {"ensembles whose last step has run", &Sum::ensembles},
+    {"answered with the state of the request before", &Sum::sequence_replies},
+    {"of sequences that were not live (400)", &Sum::sequences_refused},
     {"run in the call of another", &Sum::packed},
     {"replies that were compressed", &Sum::compressed},
     {"requests over HTTP/2", &Sum::streams},

@@ -146,6 +146,11 @@ void World::start() {
   for (const char* name : {kModels[0], kModels[1], kModelThatGoes}) {
     files_.write("models/" + std::string(name) + "/config.json", config);
   }
+  // Few, so that some are refused; of some worlds they are dropped after a pause of their client.
+  files_.write("models/" + std::string(kModelWithState) + "/config.json",
+               std::string(R"({"sequences": {"states": [{"input": "h", "output": "h_out"}], )") +
+                   R"("most": )" + std::to_string(1 + random().below(8)) + R"(, "idle_ms": )" +
+                   std::to_string(random().one_in(3) ? 1 : 60'000) + "}}");
   auto started = server::Server::start(options_, make_backend(control_, regions_));
   if (!started.ok()) fail("the server does not start: %s", started.status().c_message());
   server_ = std::move(*started);
@@ -292,6 +297,8 @@ void World::add_up() {
   sum_.streams += tally_.streams;
   sum_.calls += tally_.calls;
   sum_.streams_refused += tally_.streams_refused;
+  sum_.sequence_replies += tally_.sequence_replies;
+  sum_.sequences_refused += tally_.sequences_refused;
   sum_.timeouts += counters.total("timeouts");
   sum_.cancelled += counters.total("cancelled");
   sum_.swaps += counters.total("engine_swaps");
@@ -376,7 +383,8 @@ size_t heap_bytes() {
 }
 
 void write_models(const models::TempRepository& files) {
-  for (const char* name : {kModels[0], kModels[1], kModelThatGoes, kModelThatDoesNotLoad}) {
+  for (const char* name :
+       {kModels[0], kModels[1], kModelThatGoes, kModelThatDoesNotLoad, kModelWithState}) {
     files.write("models/" + std::string(name) + "/1/model.onnx", "fake");
   }
   write_ensembles(files);

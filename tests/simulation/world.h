@@ -19,6 +19,7 @@ struct Sum {
   uint64_t streams, calls, streams_refused;
   uint64_t ensembles, packed, memory_refused, most_kept_bytes;
   uint64_t parked, shared, shared_failures, promoted, abandoned;
+  uint64_t sequence_replies, sequences_refused;
   uint64_t light_worlds, light_requests, light_waits;
   uint64_t wide_worlds, waited_for_room;
   uint64_t cache_worlds, cache_hits, cache_shared, cache_misses;

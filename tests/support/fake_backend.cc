@@ -36,6 +36,17 @@ void add_to(TensorView& output, float more) {
   }
 }
 
+void add_tensor(TensorView& output, const std::byte* more) {
+  for (size_t i = 0; i < output.byte_size; i += sizeof(float)) {
+    float value = 0;
+    float other = 0;
+    std::memcpy(&value, output.data + i, sizeof(value));
+    std::memcpy(&other, more + i, sizeof(other));
+    value += other;
+    std::memcpy(output.data + i, &value, sizeof(value));
+  }
+}
+
 void repeat_rows(std::span<const std::byte> source, size_t repeats, TensorView& output) {
   const size_t row_bytes = source.size() / static_cast<size_t>(output.shape[0]);
   std::byte* place = output.data;
@@ -107,6 +118,10 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     }
     if (input.type != ElementType::kFp32) continue;
     add_to(output, fake.adds);
+    if (control.models_with_a_state.contains(metadata.name)) {
+      const size_t other = 1 - index;
+      add_tensor(output, staged.empty() ? request.inputs[other].data : staged[other].data());
+    }
     if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);
   }
   request.outputs = outputs;
@@ -262,6 +277,9 @@ class FakeModel final : public LoadedModel {
   FakeModel(std::shared_ptr<FakeControl> control, const ModelSource& source)
       : control_(std::move(control)) {
     metadata_ = {source.name, source.version, "fake", control_->inputs, control_->outputs};
+    if (!control_->models_with_a_state.contains(source.name)) return;
+    metadata_.inputs.push_back({"h", ElementType::kFp32, FakeControl::row_of_four()});
+    metadata_.outputs.push_back({"h_out", ElementType::kFp32, FakeControl::row_of_four()});
   }
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
   Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {

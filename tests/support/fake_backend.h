@@ -50,6 +50,9 @@ class FakeControl {
   // Every row of an output holds its input row so many times, one after the other; of inputs with
   // rows. Then `outputs` says so, too.
   size_t repeats = 1;
+  // They have a second input, `h`, and a second output, `h_out`. Both outputs are the sum of the
+  // inputs and the model's number, so that a kept `h` holds the sum of a sequence so far.
+  std::set<std::string> models_with_a_state;
   // The least time of a call with so many rows, polled on the thread that starts it, an
   // asynchronous device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;

@@ -41,8 +41,10 @@ struct ModelMetadata {
   bool takes_empty_tensors = false;  // inputs may have free axes of size 0
   // Of a request's memory that an instance takes for each row, beside the outputs.
   size_t prepared_bytes = 0;
-  // Of the states of one sequence, which the server keeps and no tensor above names; 0: none.
-  size_t state_bytes = 0;
+  // States of a sequence, which the server keeps and no tensor above names: the inputs of the model
+  // that read them, in the order of its configuration.
+  std::vector<TensorSpec> states{};
+  size_t state_bytes = 0;  // of one sequence; 0: the model keeps none
   // States of several sequences fit into one run, as rows of one tensor.
   bool states_have_rows = true;
 };

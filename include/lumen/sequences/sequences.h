@@ -32,8 +32,8 @@ class SequenceTable;
 
 class Sequences final : public service::Step {
  public:
-  // `calls`: that may be at work at once.
-  explicit Sequences(size_t calls);
+  // `calls`: that may be at work at once; `counters`: of all models.
+  Sequences(size_t calls, telemetry::Counters& counters);
   ~Sequences();
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
@@ -60,6 +60,7 @@ class Sequences final : public service::Step {
 
  private:
   const size_t calls_;
+  telemetry::Counters& counters_;
   std::array<std::unique_ptr<SequenceTable>, limits::kMaxModels> tables_;
   mutable std::mutex mutex_;  // of the control plane
 };

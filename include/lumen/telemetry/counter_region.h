@@ -95,7 +95,10 @@ struct RegionModel {
   char version[24] = {};
   // A number of the models' module, docs/formats/counters.md; 0: not known, until it is loaded.
   std::atomic<uint32_t> precision{0};
-  char reserved[20] = {};
+  char reserved0[4] = {};
+  // Of a model that keeps states: its sequences now.
+  std::atomic<uint64_t> live_sequences{0};
+  char reserved1[8] = {};
 };
 
 enum class WriterState : uint32_t {
@@ -137,7 +140,8 @@ static_assert(offsetof(RegionHead, entry_bytes) == 276 &&
 static_assert(offsetof(RegionHead, queue_types) == 288 && sizeof(RegionHead) == 320);
 static_assert(sizeof(RegionDescriptor) == 256 && offsetof(RegionDescriptor, help) == 120);
 static_assert(sizeof(RegionModel) == 192 && offsetof(RegionModel, version) == 144 &&
-              offsetof(RegionModel, precision) == 168);
+              offsetof(RegionModel, precision) == 168 &&
+              offsetof(RegionModel, live_sequences) == 176);
 static_assert(sizeof(RegionWriter) == 16 && sizeof(RegionName) == 16);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);

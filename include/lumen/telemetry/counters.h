@@ -87,6 +87,8 @@ class Counters {
   void release_model(uint32_t index) noexcept;
   // Of a model that was assigned; a look at the file that finds 0 finds it at the next one.
   void set_precision(uint32_t index, uint32_t precision) noexcept;
+  // Of a model that was assigned, for the one thread at a time that counts them; 0 at first.
+  [[nodiscard]] std::atomic<uint64_t>& live_sequences(uint32_t index) noexcept;
   // A number that no other model has; 0: the index has none.
   [[nodiscard]] uint64_t generation(uint32_t index) const noexcept;
 

@@ -31,6 +31,7 @@ class ModelView:
     version: str
     generation: int
     precision: str
+    sequences: int  # live ones
     requests_per_s: float
     p50_ns: int | None  # None: no request ended
     p99_ns: int | None
@@ -48,9 +49,13 @@ class ModelView:
 
     @property
     def title(self) -> str:
-        """With a precision that is not the usual one."""
-        usual = self.precision in ("", "f32")
-        return f"{self.name}:{self.version}" + ("" if usual else f" {self.precision}")
+        """With a precision that is not the usual one, and its live sequences."""
+        parts = [f"{self.name}:{self.version}"]
+        if self.precision not in ("", "f32"):
+            parts.append(self.precision)
+        if self.sequences:
+            parts.append(f"{self.sequences} sequence" + ("s" if self.sequences > 1 else ""))
+        return " ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ def model_view(before: ModelCounts | None, after: ModelCounts, seconds: float) -
         version=after.version,
         generation=after.generation,
         precision=after.precision,
+        sequences=after.sequences,
         requests_per_s=max(0, requests_of(after) - (requests_of(before) if before else 0))
         / seconds,
         p50_ns=tails[0],

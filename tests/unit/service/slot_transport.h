@@ -83,7 +83,8 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
                  .scratch = &slot.scratch,
                  .reply_memory = &slot.reply_place,
                  .reply_is_shared = true,
-                 .cache_wishes = wishes};
+                 .cache_wishes = wishes,
+                 .sequence = sequence};
     Binder binder(slot.call, model);
     auto* data = reinterpret_cast<std::byte*>(region[number].input.data());
     LUMEN_CHECK(binder
@@ -118,7 +119,8 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
   }
   void wake() noexcept override { wakes.fetch_add(1); }
 
-  CacheWishes wishes{};        // of the requests from now on
+  CacheWishes wishes{};  // of the requests from now on
+  wire::SequenceWishes sequence{};
   size_t scratch_left = 8192;  // bytes of scratch memory, at most, that a step finds
   SlotMemory region;
   telemetry::CounterWriter counters;

@@ -329,6 +329,7 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
   Counters counters;
   EXPECT_TRUE(counters.assign_model(3, "mlp", "12").ok());
   counters.set_precision(3, 4);
+  counters.live_sequences(3).store(7);
   {
     CounterWriter ended(counters);
     ended.add("requests", 5);
@@ -368,6 +369,7 @@ TEST(CounterRegion, AnotherProcessReadsItByItsFormatAlone) {
     EXPECT_EQ(reader.text(entry + 8), "mlp");
     EXPECT_EQ(reader.text(entry + 144), "12");
     EXPECT_EQ(reader.get<uint32_t>(entry + 168), 4u);
+    EXPECT_EQ(reader.get<uint64_t>(entry + 176), 7u);
   }
   EXPECT_EQ(found, 1u);
   const Reader::Table sections = reader.table(176);

@@ -193,6 +193,30 @@ TEST_F(BusInfer, SaysTheWishesForTheCache) {
   EXPECT_THAT(why_refused(written(wanted)), HasSubstr("ttl_ms is 0; wanted 1 or more"));
 }
 
+TEST_F(BusInfer, SaysTheSequence) {
+  BusRequest wanted = request();
+  EXPECT_FALSE(parse_bus_request(written(wanted), memory)->sequence.is_said());
+  wanted.ttl_ms = 77;
+  wanted.sequence = {.number = UINT64_MAX, .text = {}, .starts = true, .ends = false};
+  const std::vector<std::byte> frame = written(wanted);
+  const Result<BusRequest> parsed = parse_bus_request(frame, memory);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->sequence.number, UINT64_MAX);
+  EXPECT_TRUE(parsed->sequence.starts);
+  EXPECT_FALSE(parsed->sequence.ends);
+  EXPECT_EQ(parsed->ttl_ms, 77u);
+  expect_equal(parsed->inputs[0], wanted.inputs[0]);
+  for (size_t bytes = 0; bytes < frame.size(); ++bytes) {
+    EXPECT_NE(why_refused({frame.begin(), frame.begin() + static_cast<ptrdiff_t>(bytes)}), "");
+  }
+  wanted.sequence = {.number = 5, .text = {}, .starts = false, .ends = true};
+  EXPECT_TRUE(parse_bus_request(written(wanted), memory)->sequence.ends);
+  std::vector<std::byte> zero = written(wanted);
+  // Behind the head and ttl_ms.
+  std::memset(zero.data() + sizeof(BusRequestHead) + sizeof(uint64_t), 0, sizeof(uint64_t));
+  EXPECT_THAT(why_refused(zero), HasSubstr("the sequence is 0; wanted a number of 1 or more"));
+}
+
 TEST_F(BusInfer, SaysThePriority) {
   BusRequest wanted = request();
   EXPECT_EQ(parse_bus_request(written(wanted), memory)->priority, 0u) << "the model's own";
