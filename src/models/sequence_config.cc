@@ -57,8 +57,8 @@ std::string read_states(const std::string& path, const Json& value, ReadState re
                       "a list of 1 to " + std::to_string(limits::kMaxTensors) + " states");
   }
   for (const Json& one : value) {
-    std::string problem =
-        read(path + "[" + std::to_string(states.size()) + "]", one, states.emplace_back());
+    const std::string place = path + "[" + std::to_string(states.size()) + "]";
+    std::string problem = read(place, one, states.emplace_back());
     if (!problem.empty()) return problem;
   }
   return {};

@@ -207,7 +207,7 @@ std::string SimClient::some_inference_of_a_sequence(Asked& asked) {
   asked.values = {static_cast<float>(random().below(100)), 1, 2, 3};
   if (random().one_in(25)) asked.values[0] = -2 - asked.values[0];
   if (asked.values[0] < 0) asked.failure = failure_of(asked.values[0]);
-  if (random().one_in(3)) {
+  if (!answers_in_order_ || random().one_in(3)) {
     asked.place = {.sequence = kSharedSequence, .starts = true, .ends = true};
   } else {
     const bool is_new = sequence_ == 0 || random().one_in(12);

@@ -95,6 +95,7 @@ class SimClient {
   std::shared_ptr<Wire> wire_;
   std::deque<Asked> asked_;
   size_t sent_bytes_ = 0;
+  bool answers_in_order_ = true;  // else it sends requests of the shared sequence alone
 
  private:
   void ask();

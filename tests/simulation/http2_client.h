@@ -18,7 +18,7 @@ namespace lumen::sim {
 
 class Http2Client final : private SimClient {
  public:
-  explicit Http2Client(Tally& tally) : SimClient(tally) {}
+  explicit Http2Client(Tally& tally) : SimClient(tally) { answers_in_order_ = false; }
   void run(size_t histories);
 
  private:

@@ -245,7 +245,7 @@ TEST(SequenceModel, OutputsGoToTheirOwnMemoryAndStatesDoNot) {
   request.infer.memory = &*of_client;
   request.run(*model);
   EXPECT_THAT(request.answer(), ElementsAre(12));
-  EXPECT_EQ(of_client->in_use_bytes(), sizeof(float)) << "the output alone";
+  EXPECT_LE(of_client->reset(0).arena_bytes, 16u) << "the output alone";
 }
 
 TEST(SequenceModel, ARequestWithoutRoomForItsOutputsLeavesTheState) {

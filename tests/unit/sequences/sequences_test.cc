@@ -39,7 +39,9 @@ class SequencesTest : public TwoThreads {
     start_threads(steps);
   }
   void TearDown() override {
-    if (sequences) EXPECT_TRUE(sequences->is_idle()) << "no request waits at the end";
+    if (sequences) {
+      EXPECT_TRUE(sequences->is_idle()) << "no request waits at the end";
+    }
     TwoThreads::TearDown();
   }
 

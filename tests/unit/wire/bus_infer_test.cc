@@ -122,7 +122,7 @@ TEST_F(BusInfer, ARequestOfAnotherVersionOrWithUnknownFlagsIsRefused) {
   put<uint16_t>(frame, 0, 2);
   EXPECT_THAT(why_refused(frame), HasSubstr("version 2"));
   frame = written(request());
-  put<uint16_t>(frame, 2, 8);
+  put<uint16_t>(frame, 2, 64);
   EXPECT_THAT(why_refused(frame), HasSubstr("flags"));
 }
 
