@@ -23,6 +23,10 @@ constexpr char kExample[] =
 constexpr std::array<std::string_view, 3> kKeys = {"states", "idle_ms", "most"};
 constexpr std::array<std::string_view, 2> kStateKeys = {"input", "output"};
 
+std::string inside(std::string path, const std::string& key) {
+  return path.append(".").append(key);
+}
+
 std::string read_name(const std::string& path, const Json& value, std::string& name) {
   name = value.is_string() ? value.get<std::string>() : std::string();
   if (!name.empty() && name.size() <= limits::kMaxNameBytes) return {};
@@ -41,7 +45,7 @@ std::string read_state(const std::string& path, const Json& section, StateOption
       return unknown_key(path, key, kStateKeys);
     }
     std::string problem =
-        read_name(path + "." + key, value, key == "input" ? state.input : state.output);
+        read_name(inside(path, key), value, key == "input" ? state.input : state.output);
     if (!problem.empty()) return problem;
   }
   return {};
@@ -86,7 +90,7 @@ std::string check_initial(const std::string& path, const Json& value) {
       const bool is_free = key == "name" || key == "data_type" || key == "dims";
       const bool is_zero = key == "zero_data" && of_key == true;
       if (is_free || is_zero || is_default(of_key)) continue;
-      return got_wanted(path + "." + key, of_key,
+      return got_wanted(inside(path, key), of_key,
                         "\"zero_data\": true: a sequence begins with zeros");
     }
   }
@@ -102,7 +106,7 @@ std::string read_triton_state(const std::string& path, const Json& section, Stat
     if (!problem.empty()) return problem;
   }
   for (const auto& [key, value] : section.items()) {
-    const std::string path_of_key = path + "." + key;
+    const std::string path_of_key = inside(path, key);
     if (key == "input_name" || key == "output_name") continue;
     if (key == "data_type") {
       state.type = triton_type(value);
@@ -127,7 +131,7 @@ std::string read_sequences(const Json& section, SequenceOptions& sequences) {
     return got_wanted("sequences", section, kExample);
   }
   for (const auto& [key, value] : section.items()) {
-    const std::string path = "sequences." + key;
+    const std::string path = inside("sequences", key);
     std::string problem;
     uint64_t most = sequences.most;
     if (key == kKeys[0]) {
@@ -151,7 +155,7 @@ std::string read_sequence_batching(const Json& section, SequenceOptions& sequenc
   constexpr int64_t kUsOfAMs = 1000;
   if (!section.is_object()) return got_wanted(kBatching, section, "an object");
   for (const auto& [key, value] : section.items()) {
-    const std::string path = std::string(kBatching) + "." + key;
+    const std::string path = inside(kBatching, key);
     if (key == "max_sequence_idle_microseconds") {
       const auto most = static_cast<int64_t>(SequenceOptions::kMostIdleMs) * kUsOfAMs;
       const auto idle_us = integer_within(value, 0, most);
@@ -167,7 +171,7 @@ std::string read_sequence_batching(const Json& section, SequenceOptions& sequenc
       const auto most = integer_within(candidates, 0, SequenceOptions::kMostSequences);
       if (!most) {
         return got_wanted(
-            path + ".max_candidate_sequences", candidates,
+            inside(path, "max_candidate_sequences"), candidates,
             "a whole number of at most " + std::to_string(SequenceOptions::kMostSequences));
       }
     } else if (key != "direct" && !is_default(value)) {
@@ -177,7 +181,7 @@ std::string read_sequence_batching(const Json& section, SequenceOptions& sequenc
     }
   }
   if (!sequences.states.empty()) return {};
-  return got_wanted(std::string(kBatching) + ".state", section.value("state", Json()),
+  return got_wanted(inside(kBatching, "state"), section.value("state", Json()),
                     "the states that the server keeps");
 }
 

@@ -1,6 +1,6 @@
 // SequenceModel: a model whose states the server keeps, around the model as a backend loaded it.
-// Its clients see neither the inputs nor the outputs of states; InferRequest::state says where those
-// of a request's sequence lie, and with nullptr they are zeros that nobody keeps (a warm-up).
+// Its clients see neither the inputs nor the outputs of states. InferRequest::state says where
+// the states of a sequence lie; with nullptr they are zeros that nobody keeps (a warm-up).
 //
 // A request alone has its states bound where they lie. For a packed run they are gathered into one
 // tensor. The new states are written once the run has ended well and all of them have the right

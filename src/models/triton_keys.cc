@@ -65,7 +65,8 @@ std::string read_scheduling(const Json&, const Json& value, ModelOptions& option
 
 std::string read_sequence_scheduling(const Json& document, const Json& value,
                                      ModelOptions& options) {
-  if (is_default(value)) return {};
+  // Even a strategy alone says that the model keeps a state.
+  if (value.is_object() && value.empty()) return {};
   if (document.contains("sequences")) {
     return "keys \"sequences\" and \"sequence_batching\" are both given; keep one";
   }

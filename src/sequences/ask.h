@@ -34,7 +34,7 @@ struct SequenceKey {
   }
 };
 
-// Each thread exchanges it for its own, and the one before tells what to do.
+// Each thread exchanges it for its own; by the one before it knows its part.
 enum class AskState : uint8_t {
   kAsking,     // the call's thread is in before()
   kParked,     // it has left before(): the call is to be resumed
@@ -49,7 +49,7 @@ enum class Answer : uint8_t {
 };
 
 struct Ask {
-  enum class Kind : uint8_t { kTurn, kEnd, kSweep };  // what the table is to do with it
+  enum class Kind : uint8_t { kTurn, kEnd, kSweep };  // the table's task with it
 
   Ask* next = nullptr;    // of the inbox
   Ask* behind = nullptr;  // of those that wait for the same sequence

@@ -66,12 +66,15 @@ SequenceTable::SequenceTable(const models::SequenceOptions& options, size_t stat
 bool SequenceTable::is_idle() const noexcept { return free_asks_.size_was() == ask_count_; }
 
 SequenceTable::Counts SequenceTable::counts() const noexcept {
-  const uint64_t live = live_.load(std::memory_order_relaxed);  // relaxed: statistics, all
+  // relaxed, all three: statistics
+  const uint64_t live = live_.load(std::memory_order_relaxed);
+  const uint64_t started = started_.load(std::memory_order_relaxed);
+  const uint64_t dropped = dropped_.load(std::memory_order_relaxed);
   return {.live = live,
           .most = most_,
           .state_bytes = live * state_bytes_,
-          .started = started_.load(std::memory_order_relaxed),
-          .dropped = dropped_.load(std::memory_order_relaxed)};
+          .started = started,
+          .dropped = dropped};
 }
 
 // --- by the call's threads -----------------------------------------------------------------------

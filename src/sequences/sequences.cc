@@ -70,18 +70,18 @@ service::StepOutcome Sequences::before(service::Call& call) noexcept {
   if (model.metadata().state_bytes == 0) return service::StepOutcome::kNext;
   SequenceTable* const table = tables_[model.index()].get();
   call.infer.status = check(call);
-  if (call.infer.status.ok() && table == nullptr) {
-    call.infer.status =
-        Status::error(Code::kUnavailable, "model '%s': the server has no memory for its states",
-                      model.metadata().name.c_str());
-  }
   if (!call.infer.status.ok()) return service::StepOutcome::kDone;
+  const char* const name = model.metadata().name.c_str();
+  if (table == nullptr) {
+    call.infer.status = Status::error(Code::kUnavailable,
+                                      "model '%s': the server has no memory for its states", name);
+    return service::StepOutcome::kDone;
+  }
   Ask* const ask = table->ask(call, now_ns());
   if (ask == nullptr) {
-    call.infer.status =
-        Status::error(Code::kResourceExhausted,
-                      "model '%s': too many requests wait for their sequences; send fewer at once",
-                      model.metadata().name.c_str());
+    call.infer.status = Status::error(
+        Code::kResourceExhausted,
+        "model '%s': too many requests wait for their sequences; send fewer at once", name);
     return service::StepOutcome::kDone;
   }
   if (!SequenceTable::is_answered(*ask)) return service::StepOutcome::kParked;

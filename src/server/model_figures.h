@@ -1,5 +1,5 @@
-// ModelFigures: the backend of each model, the times that were measured when it was chosen, how full
-// its response cache is, and its live sequences, as figures of the metrics.
+// ModelFigures: of each model its backend, the times that were measured when it was chosen, the use
+// of its response cache, and its live sequences, as figures of the metrics.
 // Threads: one. Memory: the heap; names are those of the snapshot's models, which must outlive it.
 // Errors: never.
 #pragma once

@@ -69,8 +69,8 @@ void write_sequences(JsonWriter& json, const models::Model& model) {
   json.key("most").unsigned_integer(sequences.most).end_object();
 }
 
-// The config.json's parts about its answers and sequences, the backend that serves the model, and the times of
-// each that were measured when it was chosen.
+// The config.json's parts about its answers and sequences, the backend that serves the model, and
+// the times of each that were measured when it was chosen.
 void write_choice(JsonWriter& json, const models::Model& model) {
   const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();

@@ -12,6 +12,12 @@ namespace lumen::service {
 namespace {
 
 Status check_inputs(const models::ModelMetadata& metadata) {
+  if (!metadata.states.empty()) {
+    return Status::error(Code::kUnsupported,
+                         "model '%s' keeps states of sequences, on which its answers depend and "
+                         "which no row has; rows of other models are recorded",
+                         metadata.name.c_str());
+  }
   for (const models::TensorSpec& input : metadata.inputs) {
     if (input.type != ElementType::kBytes && input.type != ElementType::kBf16) continue;
     return Status::error(

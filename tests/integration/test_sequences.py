@@ -29,7 +29,7 @@ from integration.harness import (
     lumen_binary,
 )
 from integration.picture_files import document
-from integration.raw_http import get, post
+from integration.raw_http import get, post, post_json
 from integration.sequence_models import (
     FEATURES,
     HIDDEN,
@@ -444,91 +444,95 @@ def test_requests_that_no_sequence_takes_are_refused(server: StartServer, models
                 client.infer("rnn", inputs, outputs=outputs, sequence_id=3)
 
 
+TRITON = {"input_name": "h", "output_name": "h_out", "data_type": "TYPE_FP32"}
+
+
+def in_triton(**more: Any) -> dict[str, Any]:
+    return {"sequence_batching": {"state": [TRITON], **more}}
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "empty": ({"sequences": {}}, 'key "sequences": got {}'),
+    "none": ({"sequences": {"states": []}}, "wanted a list of 1 to"),
+    "half": ({"sequences": {"states": [{"input": "h"}]}}, "the names of two tensors"),
+    "misspelt": ({"sequences": {**STATE, "idle_m": 3}}, 'did you mean "idle_ms"?'),
+    "never": ({"sequences": {**STATE, "idle_ms": 0}}, "sequences.idle_ms"),
+    "many": ({"sequences": {**STATE, "most": 1_000_001}}, "from 1 to 1000000"),
+    "unknown": (
+        {"sequences": {"states": [{"input": "g", "output": "h_out"}]}},
+        'no input of that name, wanted one of "x", "h"',
+    ),
+    "unlike": (
+        {"sequences": {"states": [{"input": "h", "output": "y"}]}},
+        "wanted the same shape and type",
+    ),
+    "twice": (
+        {"sequences": {"states": STATE["states"] * 2}},
+        "another state has the same input or output",
+    ),
+    "both": (
+        {"sequences": STATE, **in_triton()},
+        'keys "sequences" and "sequence_batching" are both given',
+    ),
+    "dims": (in_triton(state=[{**TRITON, "dims": [HIDDEN + 1]}]), "the model takes FP32"),
+    "values": (
+        in_triton(state=[{**TRITON, "initial_state": [{"data_file": "h0"}]}]),
+        "a sequence begins with zeros",
+    ),
+    "controls": (
+        in_triton(control_input=[{"name": "START"}]),
+        "sequence_batching.control_input",
+    ),
+    "stateless": (in_triton(state=[], direct={}), "sequence_batching.state"),
+}
+
+
 def test_configurations_that_no_server_can_follow_are_refused(
     server: StartServer, models: Path
 ) -> None:
-    state = STATE["states"][0]
-    triton_state = {"input_name": "h", "output_name": "h_out", "data_type": "TYPE_FP32"}
-    wrong: dict[str, tuple[dict[str, Any], str]] = {
-        "empty": ({"sequences": {}}, 'key "sequences": got {}'),
-        "none": ({"sequences": {"states": []}}, "wanted a list of 1 to"),
-        "half": ({"sequences": {"states": [{"input": "h"}]}}, "the names of two tensors"),
-        "misspelt": ({"sequences": {**STATE, "idle_m": 3}}, 'did you mean "idle_ms"?'),
-        "never": ({"sequences": {**STATE, "idle_ms": 0}}, "sequences.idle_ms"),
-        "many": ({"sequences": {**STATE, "most": 1_000_001}}, "from 1 to 1000000"),
-        "unknown": (
-            {"sequences": {"states": [{"input": "g", "output": "h_out"}]}},
-            'no input of that name, wanted one of "x", "h"',
-        ),
-        "unlike": (
-            {"sequences": {"states": [{"input": "h", "output": "y"}]}},
-            "wanted the same shape and type",
-        ),
-        "twice": (
-            {"sequences": {"states": [state, state]}},
-            "another state has the same input or output",
-        ),
-        "both": (
-            {"sequences": STATE, "sequence_batching": {"state": [triton_state]}},
-            'keys "sequences" and "sequence_batching" are both given',
-        ),
-        "dims": (
-            {"sequence_batching": {"state": [{**triton_state, "dims": [HIDDEN + 1]}]}},
-            "the model takes FP32",
-        ),
-        "values": (
-            {
-                "sequence_batching": {
-                    "state": [{**triton_state, "initial_state": [{"data_file": "h0"}]}]
-                }
-            },
-            "a sequence begins with zeros",
-        ),
-        "controls": (
-            {"sequence_batching": {"state": [triton_state], "control_input": [{"name": "START"}]}},
-            "sequence_batching.control_input",
-        ),
-        "stateless": ({"sequence_batching": {"direct": {}, "max_sequence_idle_microseconds": 5}},
-                      "sequence_batching.state"),
-    }  # fmt: skip
-    for name, (config, _) in wrong.items():
+    for name, (config, _) in WRONG.items():
         write_rnn(models, name, {"backend": "openvino", **config})
-    write_rnn(
-        models,
-        "right",
-        {
-            "max_batch_size": 8,
-            "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [FEATURES]}],
-            "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [3]}],
-            "sequence_batching": {
-                "max_sequence_idle_microseconds": "5000000",
-                "oldest": {"max_candidate_sequences": 4},
-                "state": [
-                    {
-                        **triton_state,
-                        "dims": [HIDDEN],
-                        "initial_state": [
-                            {"name": "0", "data_type": "TYPE_FP32", "zero_data": True}
-                        ],
-                    }
-                ],
-            },
-        },
-    )
-    (models / "both_steps").mkdir()
+    write_rnn(models, "right", {"backend": "openvino", "sequences": STATE})
+    (models / "ensemble").mkdir()
     ensemble = {"ensemble": {"steps": [{"model": "right"}, {"model": "right"}]}}
-    (models / "both_steps" / "config.json").write_text(json.dumps(ensemble))
+    (models / "ensemble" / "config.json").write_text(json.dumps(ensemble))
     running = server(repository=models)
-    reasons = {}
     with running.connect() as connection:
         index = connection.exchange(post("/v2/repository/index", b"{}")).json()
-    for entry in index:
-        reasons[entry["name"]] = entry.get("reason", "")
-    for name, (_, text) in wrong.items():
+    reasons = {entry["name"]: entry.get("reason", "") for entry in index}
+    for name, (_, text) in WRONG.items():
         assert text in reasons[name], (name, reasons[name])
-    assert "keeps states of sequences" in reasons["both_steps"]
-    assert document(running, "/v2/models/right/config")["sequence_batching"][
-        "max_sequence_idle_microseconds"
-    ] == 5_000_000  # fmt: skip
-    with Client(f"http://{running.url}") as client:
-        client.infer("right", {"x": some_row()}, sequence_id=1, sequence_start=True)
+    assert "keeps states of sequences" in reasons["ensemble"]
+    assert reasons["right"] == ""
+
+
+def test_a_configuration_in_tritons_form_is_read_and_read_back(models: Path) -> None:
+    state = {**TRITON, "dims": [HIDDEN], "initial_state": [{"name": "0", "zero_data": True}]}
+    config = {
+        "max_batch_size": 8,
+        "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [FEATURES]}],
+        "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [3]}],
+        "sequence_batching": {
+            "max_sequence_idle_microseconds": "5000000",
+            "oldest": {"max_candidate_sequences": 4},
+            "state": [state],
+        },
+    }
+    loop = Loop(write_rnn(models, "rnn", config))
+    unix = models.parent / "unix"
+    with Server(models, unix=str(unix)) as running, Client(f"unix:{unix}") as client:
+        for _ in range(2):
+            (inputs,) = random_sequences(SEED, 1)
+            for at, expected in enumerate(loop.answers(inputs)):
+                answer = client.infer(
+                    "rnn", {"x": inputs[at]}, sequence_id=1, sequence_start=at == 0
+                )
+                np.testing.assert_allclose(answer["y"], expected, rtol=1e-4, atol=1e-5)
+            told = document(running, "/v2/models/rnn/config")
+            batching = told["sequence_batching"]
+            assert batching["max_sequence_idle_microseconds"] == 5_000_000
+            assert batching["state"] == [{**TRITON, "dims": [HIDDEN]}]
+            load = {"parameters": {"config": json.dumps(told)}}
+            with UnixConnection(unix) as connection:
+                reply = connection.exchange(post_json("/v2/repository/models/rnn/load", load))
+            assert reply.status == 200, reply.body

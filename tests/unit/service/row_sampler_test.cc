@@ -183,6 +183,14 @@ TEST_F(RowSamplerTest, BytesAreRefused) {
   EXPECT_THAT(status.message(), HasSubstr("input 'x' is BYTES"));
 }
 
+TEST_F(RowSamplerTest, RowsOfAModelThatKeepsStatesAreRefused) {
+  control->models_with_a_state.insert("m");
+  start(R"({"sequences": {"states": [{"input": "h", "output": "h_out"}]}})");
+  const Status status = begin(4);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("model 'm' keeps states of sequences"));
+}
+
 TEST_F(RowSamplerTest, MoreThanItsMemoryIsRefusedWithTheNumberThatFits) {
   start();
   const Status status = begin(RowSampler::kMaxRows);
