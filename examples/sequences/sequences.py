@@ -19,7 +19,7 @@ from lumen_engine import Client, Server
 PACKAGE = "silero-vad==6.2.3"
 MODEL = "silero_vad/data/silero_vad_16k_op15.onnx"
 RATE, FRAME, CONTEXT, FRAMES = 16_000, 512, 64, 90
-BARS = " .:-=+*#"
+BARS, VOWEL = " .:-=+*#", (600, 1200, 2500)
 
 
 def make_repository(folder: Path) -> Path:
@@ -36,14 +36,14 @@ def make_repository(folder: Path) -> Path:
 
 
 def voice(pitch: float, every_s: float) -> np.ndarray:
-    """A voice that sings and is silent in turn; frames with the samples before them."""
+    """A voice that sings a vowel and is silent in turn; frames with the samples before them."""
     time = np.arange(FRAMES * FRAME) / RATE
     phase = 2 * np.pi * np.cumsum(pitch * (1 + 0.2 * np.sin(19 * time))) / RATE
-    tone = sum(np.sin(k * phase) / k for k in range(1, 25))
+    loudness = {k: sum(1 / (1 + ((k * pitch - f) / 140) ** 2) for f in VOWEL) for k in range(1, 25)}
+    tone = sum(loudness[k] * np.sin(k * phase) for k in loudness)
     audio = 0.2 * tone * (np.sin(2 * np.pi * time / every_s) > 0)
     padded = np.concatenate([np.zeros(CONTEXT), audio]).astype(np.float32)
-    starts = range(0, FRAMES * FRAME, FRAME)
-    return np.stack([padded[at : at + CONTEXT + FRAME] for at in starts])[:, None]
+    return np.stack([padded[at * FRAME :][: CONTEXT + FRAME] for at in range(FRAMES)])[:, None]
 
 
 def loop(file: Path, frames: np.ndarray) -> list[float]:
@@ -58,7 +58,7 @@ def loop(file: Path, frames: np.ndarray) -> list[float]:
 
 
 def main() -> int:
-    streams = {"anna": voice(210, 1.0), "ben": voice(120, 1.9), "nobody": voice(0, 1.0)}
+    streams = {"anna": voice(210, 1.6), "ben": voice(160, 0.8), "nobody": voice(0, 1.0)}
     found: dict[str, list[float]] = {stream: [] for stream in streams}
     with tempfile.TemporaryDirectory() as name:
         file = make_repository(Path(name))
