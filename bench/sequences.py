@@ -23,7 +23,7 @@ from statistics import median
 import numpy as np
 import onnxruntime
 from lumen_engine import Client, Server
-from onnx import TensorProto, helper, save
+from onnx import TensorProto, ValueInfoProto, helper, save
 
 from bench.load import serving
 from bench.runner import Bench, Run, make_row
@@ -44,7 +44,7 @@ def make_models(models: Path) -> None:
             helper.make_node("ReduceSum", ["h_out", "axis"], ["y"], keepdims=1),
         ]
 
-        def value(name: str, columns: int) -> object:
+        def value(name: str, columns: int) -> ValueInfoProto:
             return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", columns])
 
         graph = helper.make_graph(

@@ -43,7 +43,7 @@ Status Sequences::add(const models::Model& model) {
   const size_t state_bytes = model.metadata().state_bytes;
   if (state_bytes == 0) return {};
   const std::lock_guard lock(mutex_);
-  Status status = Status::error(Code::kResourceExhausted, "no memory for their list");
+  Status status;
   try {
     Result<std::unique_ptr<SequenceTable>> table = SequenceTable::create(
         model.sequences(), state_bytes, calls_, counters_.live_sequences(model.index()));
@@ -53,6 +53,7 @@ Status Sequences::add(const models::Model& model) {
     }
     status = table.status();
   } catch (const std::bad_alloc&) {
+    status = Status::error(Code::kResourceExhausted, "no memory for their list");
   }
   return Status::error(status.code(),
                        "model '%s': states of %u sequences: %s; lower "
