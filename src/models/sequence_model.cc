@@ -20,14 +20,14 @@ struct Numbers {
   std::vector<uint16_t> outputs;  // the same
 };
 
-// The sequences of one run: those of its members, or of the one request.
+// The requests of one run: its members, or the one.
 class Members {
  public:
   explicit Members(const InferRequest& request) noexcept
       : members_(request.members), alone_(&request) {}
   [[nodiscard]] size_t size() const noexcept { return members_.empty() ? 1 : members_.size(); }
-  [[nodiscard]] std::byte* state(size_t i) const noexcept {
-    return (members_.empty() ? alone_ : members_[i])->state;
+  [[nodiscard]] const InferRequest& operator[](size_t i) const noexcept {
+    return members_.empty() ? *alone_ : *members_[i];
   }
 
  private:
@@ -122,8 +122,8 @@ class SequenceInstance final : public Instance {
                                  int64_t rows, Allocator& memory) noexcept {
     TensorView tensor{.type = state.type, .shape = state.shape, .byte_size = state.bytes};
     const Members members(request);
-    if (rows == 1 && members.state(0) != nullptr) {
-      tensor.data = members.state(0) + state.offset;
+    if (rows == 1 && members[0].state != nullptr) {
+      tensor.data = const_cast<std::byte*>(members[0].state) + state.offset;  // inputs are read
       return tensor;
     }
     const auto count = static_cast<size_t>(std::max<int64_t>(rows, 0));
@@ -133,7 +133,7 @@ class SequenceInstance final : public Instance {
     if (tensor.data == nullptr) return no_room("the states of a run", tensor.byte_size);
     for (size_t row = 0; row < count; ++row) {
       std::byte* const to = tensor.data + row * state.bytes;
-      const std::byte* const from = row < members.size() ? members.state(row) : nullptr;
+      const std::byte* const from = row < members.size() ? members[row].state : nullptr;
       if (from != nullptr) {
         std::memcpy(to, from + state.offset, state.bytes);
       } else {
@@ -154,8 +154,8 @@ class SequenceInstance final : public Instance {
       const TensorView& after = inner.outputs[seen + i];
       if (after.byte_size != before.byte_size || after.shape != before.shape) {
         return Status::error(Code::kInternal,
-                             "model '%s': a state of %zu bytes comes back with %zu; it is kept as "
-                             "it was before. A state has one size for all requests",
+                             "model '%s': a state of %zu bytes comes back with %zu, and the one "
+                             "before is kept; wanted one size for all requests",
                              metadata_.name.c_str(), before.byte_size, after.byte_size);
       }
     }
@@ -163,26 +163,30 @@ class SequenceInstance final : public Instance {
       const StateTensor& state = plan_.states[i];
       const std::byte* const after = inner.outputs[seen + i].data;
       for (size_t row = 0; row < members.size(); ++row) {
-        std::byte* const to = members.state(row);
+        std::byte* const to = members[row].new_state;
         if (to != nullptr) std::memcpy(to + state.offset, after + row * state.bytes, state.bytes);
       }
     }
     return {};
   }
 
-  // Those that clients see, in the memory where outputs go.
+  // Those that clients see, in the memory where outputs go. One that a model passes on from a state
+  // lies there, where a later request of the sequence writes.
   [[nodiscard]] Status give_outputs(const InferRequest& inner,
                                     InferRequest& request) const noexcept {
     const std::span<TensorView> seen =
         inner.outputs.first(inner.outputs.size() - plan_.states.size());
-    if (request.memory != inner.memory) {
-      for (TensorView& output : seen) {
-        auto* const place =
-            static_cast<std::byte*>(request.memory->allocate(output.byte_size, kTensorAlignment));
-        if (place == nullptr) return no_room("an output", output.byte_size);
-        if (output.byte_size > 0) std::memcpy(place, output.data, output.byte_size);
-        output.data = place;
-      }
+    const auto is_of_state = [&](const std::byte* data) {
+      return request.state != nullptr && data >= request.state &&
+             data < request.state + plan_.bytes;
+    };
+    for (TensorView& output : seen) {
+      if (request.memory == inner.memory && !is_of_state(output.data)) continue;
+      auto* const place =
+          static_cast<std::byte*>(request.memory->allocate(output.byte_size, kTensorAlignment));
+      if (place == nullptr) return no_room("an output", output.byte_size);
+      if (output.byte_size > 0) std::memcpy(place, output.data, output.byte_size);
+      output.data = place;
     }
     request.outputs = seen;
     return {};
@@ -193,7 +197,6 @@ class SequenceInstance final : public Instance {
     const SequenceInstance& self = *run.instance;
     request.times = run.inner.times;
     request.status = std::move(run.inner.status);
-    // First the outputs: a request whose outputs have no room has not moved its sequence on.
     if (request.status.ok()) request.status = self.give_outputs(run.inner, request);
     if (request.status.ok()) request.status = self.keep_states(run.inner, request);
     if (!request.status.ok()) request.outputs = {};

@@ -36,7 +36,8 @@ Result<std::unique_ptr<SequenceTable>> SequenceTable::create(const models::Seque
                                                              size_t state_bytes, size_t calls,
                                                              std::atomic<uint64_t>& live) {
   const std::array<size_t, 3> sizes = {buckets_for(options.most) * sizeof(Sequence*),
-                                       options.most * sizeof(Sequence), options.most * state_bytes};
+                                       options.most * sizeof(Sequence),
+                                       2 * options.most * state_bytes};
   std::array<Mapping, 3> memory;
   for (size_t i = 0; i < sizes.size(); ++i) {
     Result<Mapping> mapping = Mapping::create(sizes[i]);
@@ -173,7 +174,10 @@ void SequenceTable::turn(Ask& ask, uint64_t now_ns) noexcept {
 void SequenceTable::finish(Ask& ask) noexcept {
   Sequence& sequence = *ask.sequence;
   const bool is_over = ask.has_failed ? sequence.is_fresh : ask.ends;
-  if (!ask.has_failed) sequence.is_fresh = false;
+  if (!ask.has_failed) {
+    sequence.is_fresh = false;
+    std::swap(sequence.state, sequence.new_state);
+  }
   const uint64_t now_ns = ask.now_ns;
   free(ask);
   settle(sequence, is_over, now_ns);
@@ -224,6 +228,7 @@ bool SequenceTable::answer(Ask& ask, Answer answer) noexcept {
   }
   if (answer == Answer::kItsTurn) {
     call.infer.state = ask.sequence->state;
+    call.infer.new_state = ask.sequence->new_state;
     service::resume(call);
     return true;
   }
@@ -253,7 +258,8 @@ Sequence* SequenceTable::add(const Ask& ask, uint64_t now_ns) noexcept {
   } else if (made_ < most_) {
     std::byte* const place = sequence_memory_.data() + made_ * sizeof(Sequence);
     sequence = ::new (static_cast<void*>(place)) Sequence();
-    sequence->state = state_memory_.data() + made_ * state_bytes_;
+    sequence->state = state_memory_.data() + 2 * made_ * state_bytes_;
+    sequence->new_state = sequence->state + state_bytes_;
     ++made_;
   } else {
     return nullptr;

@@ -36,7 +36,8 @@ struct Sequence {
   Ask* first_waiting = nullptr;
   Ask* last_waiting = nullptr;
   std::byte* state = nullptr;
-  uint64_t last_ns = 0;  // its last request ended then
+  std::byte* new_state = nullptr;  // of the request whose turn it is; the two change places
+  uint64_t last_ns = 0;            // its last request ended then
   uint64_t hash = 0;
   bool is_fresh = false;  // its first request has not ended well yet
   SequenceKey key{};

@@ -88,6 +88,7 @@ service::StepOutcome Sequences::before(service::Call& call) noexcept {
   if (!SequenceTable::is_answered(*ask)) return service::StepOutcome::kParked;
   if (ask->answer == Answer::kItsTurn) {
     call.infer.state = ask->sequence->state;
+    call.infer.new_state = ask->sequence->new_state;
     return service::StepOutcome::kNext;
   }
   call.infer.status = refusal(ask->answer, call);

@@ -87,9 +87,10 @@ struct InferRequest {
   AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
   CompletionSink* sink = nullptr;  // woken after complete(), if given
-  // The memory of its sequence's states, of a model that keeps such; the run reads and writes it.
-  // nullptr: of no sequence, its states are zeros and not kept.
-  std::byte* state = nullptr;
+  // Of a model that keeps states: those of its sequence, which the run reads, and the memory for
+  // the new ones. nullptr, both: of no sequence, its states are zeros and not kept.
+  const std::byte* state = nullptr;
+  std::byte* new_state = nullptr;
   // For the latency budget: time that it has lain in its socket, and that its way back will take.
   uint64_t outside_ns = 0;
 

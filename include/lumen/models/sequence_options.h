@@ -46,7 +46,7 @@ struct StateTensor {
 };
 
 struct SequencePlan {
-  // Of all live sequences of a model together.
+  // Of all live sequences of a model together, each counted once; the server has two copies.
   static constexpr uint64_t kMostBytes = uint64_t{16} << 30;
   std::vector<StateTensor> states{};  // in the order of the options
   size_t bytes = 0;                   // of one sequence

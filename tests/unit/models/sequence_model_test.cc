@@ -1,6 +1,6 @@
 // SequenceModel around a model that answers at once, and around one that answers later from another
 // thread, as devices do: states are bound where they lie, gathered for packed runs, and written
-// only after a run that has ended well.
+// beside the old ones.
 #include "models/sequence_model.h"
 
 #include <lumen/memory/request_memory.h>
@@ -29,7 +29,8 @@ Shape shape_of(std::initializer_list<int64_t> sizes) {
 struct Behaviour {
   bool is_late = false;
   bool fails = false;
-  int64_t growth = 0;  // the new state has so many rows more
+  bool passes_on = false;  // y is h, in its memory
+  int64_t growth = 0;      // the new state has so many rows more
   const std::byte* state_was_at = nullptr;
   std::vector<float> states_were{};
 };
@@ -73,6 +74,10 @@ class SumInstance final : public Instance {
       output.byte_size = static_cast<size_t>(output.shape[0]) * sizeof(float);
       output.data = static_cast<std::byte*>(request.memory->allocate(output.byte_size, 64));
       auto* to = reinterpret_cast<float*>(output.data);
+      if (behaviour_.passes_on && !is_state) {
+        output = state;
+        continue;
+      }
       for (size_t row = 0; row < rows; ++row) to[row] = (is_state ? h[row] : 10 * h[row]) + x[row];
     }
     request.times.inferred_ns = 7;
@@ -141,9 +146,14 @@ struct Request {
   bool was_told = false;
 };
 
+// Before a run, and after it.
 struct alignas(64) State {
   float value = 0;
-  std::byte* data() { return reinterpret_cast<std::byte*>(this); }
+  alignas(64) float after = -1;
+  void give_to(InferRequest& request) {
+    request.state = reinterpret_cast<std::byte*>(&value);
+    request.new_state = reinterpret_cast<std::byte*>(&after);
+  }
 };
 
 TEST(SequenceModel, ClientsSeeNeitherInputsNorOutputsOfStates) {
@@ -161,19 +171,20 @@ TEST(SequenceModel, ClientsSeeNeitherInputsNorOutputsOfStates) {
   EXPECT_TRUE(metadata.states_have_rows);
 }
 
-TEST(SequenceModel, ARequestReadsItsStateWhereItLiesAndLeavesTheNewOneThere) {
+TEST(SequenceModel, ARequestReadsItsStateWhereItLiesAndWritesTheNewOneBesideIt) {
   for (const bool is_late : {false, true}) {
     Behaviour behaviour{.is_late = is_late};
     const auto model = stateful(behaviour);
     State state{.value = 5};
     Request request({2});
-    request.infer.state = state.data();
+    state.give_to(request.infer);
     request.run(*model);
     EXPECT_EQ(request.outcome, is_late ? StartOutcome::kPending : StartOutcome::kDone);
     EXPECT_EQ(request.was_told, is_late);
     EXPECT_THAT(request.answer(), ElementsAre(52));
-    EXPECT_EQ(state.value, 7);
-    EXPECT_EQ(behaviour.state_was_at, state.data());
+    EXPECT_EQ(state.value, 5);
+    EXPECT_EQ(state.after, 7);
+    EXPECT_EQ(behaviour.state_was_at, request.infer.state);
     EXPECT_EQ(request.infer.owner, &request);
     EXPECT_EQ(request.infer.inputs.data(), &request.view);
     EXPECT_EQ(request.infer.times.inferred_ns, 7u);
@@ -194,16 +205,16 @@ TEST(SequenceModel, APackedRunGathersTheStatesOfItsMembersAndZerosForTheRest) {
   const auto model = stateful(behaviour);
   std::array<State, 2> states{{{.value = 1}, {.value = 2}}};
   std::array<InferRequest, 3> members;
-  members[0].state = states[0].data();
-  members[1].state = states[1].data();  // the third is of no sequence
+  states[0].give_to(members[0]);
+  states[1].give_to(members[1]);  // the third is of no sequence
   const std::array<InferRequest*, 3> listed = {&members[0], &members[1], &members[2]};
   Request request({10, 20, 30, 0});  // the last row fills the run up
   request.infer.members = listed;
   request.run(*model);
   EXPECT_THAT(behaviour.states_were, ElementsAre(1, 2, 0, 0));
   EXPECT_THAT(request.answer(), ElementsAre(20, 40, 30, 0));
-  EXPECT_EQ(states[0].value, 11);
-  EXPECT_EQ(states[1].value, 22);
+  EXPECT_EQ(states[0].after, 11);
+  EXPECT_EQ(states[1].after, 22);
 }
 
 TEST(SequenceModel, AFailedRunLeavesTheState) {
@@ -212,10 +223,10 @@ TEST(SequenceModel, AFailedRunLeavesTheState) {
     const auto model = stateful(behaviour);
     State state{.value = 5};
     Request request({2});
-    request.infer.state = state.data();
+    state.give_to(request.infer);
     request.run(*model);
     EXPECT_EQ(request.infer.status.code(), Code::kInternal);
-    EXPECT_EQ(state.value, 5);
+    EXPECT_EQ(state.after, -1);
   }
 }
 
@@ -224,13 +235,25 @@ TEST(SequenceModel, AStateOfAnotherSizeIsAnErrorAndNotKept) {
   const auto model = stateful(behaviour);
   State state{.value = 5};
   Request request({2});
-  request.infer.state = state.data();
+  state.give_to(request.infer);
   request.run(*model);
   EXPECT_EQ(request.infer.status.code(), Code::kInternal);
   EXPECT_THAT(std::string(request.infer.status.message()),
               testing::HasSubstr("a state of 4 bytes comes back with 8"));
   EXPECT_TRUE(request.infer.outputs.empty());
-  EXPECT_EQ(state.value, 5);
+  EXPECT_EQ(state.after, -1);
+}
+
+// The next request of the sequence, or the one after it, writes there while the reply is sent.
+TEST(SequenceModel, AStateThatIsPassedOnAsAnOutputIsCopied) {
+  Behaviour behaviour{.passes_on = true};
+  const auto model = stateful(behaviour);
+  State state{.value = 5};
+  Request request({2});
+  state.give_to(request.infer);
+  request.run(*model);
+  state.value = state.after = -7;
+  EXPECT_THAT(request.answer(), ElementsAre(5));
 }
 
 // Over the bus outputs go to memory of the client.
@@ -240,7 +263,7 @@ TEST(SequenceModel, OutputsGoToTheirOwnMemoryAndStatesDoNot) {
   Result<RequestMemory> of_client = RequestMemory::create(1 << 16);
   State state{.value = 1};
   Request request({2});
-  request.infer.state = state.data();
+  state.give_to(request.infer);
   request.infer.scratch = &request.memory;
   request.infer.memory = &*of_client;
   request.run(*model);
@@ -257,12 +280,13 @@ TEST(SequenceModel, ARequestWithoutRoomForItsOutputsLeavesTheState) {
   } no_room;
   State state{.value = 1};
   Request request({2});
-  request.infer.state = state.data();
+  state.give_to(request.infer);
   request.infer.scratch = &request.memory;
   request.infer.memory = &no_room;
   request.run(*model);
   EXPECT_EQ(request.infer.status.code(), Code::kTooLarge);
   EXPECT_EQ(state.value, 1);
+  EXPECT_EQ(state.after, -1);
 }
 
 // --- plans ---------------------------------------------------------------------------------------

@@ -38,6 +38,22 @@ class SequencesTest : public TwoThreads {
     steps[0] = &*sequences;
     start_threads(steps);
   }
+  void start_batched() {
+    control->cost_ns = [](uint64_t) -> uint64_t { return 200'000; };
+    models.emplace(control, kConfig);
+    engine::EngineOptions options;
+    options.config = {.queue_type = models::QueueType::kBatched,
+                      .thread_count = 1,
+                      .batch_size = 4,
+                      .queue_capacity = 256};
+    options.submitter_count = 2;
+    options.pin_threads.mode = PinThreads::Mode::kOff;
+    engine = std::move(engine::Engine::create(options, *models->repository).value());
+    sequences.emplace(2 * kSlots, *models->counters);
+    ASSERT_TRUE(sequences->add(*models->model).ok());
+    steps[0] = &*sequences;
+    start_threads(steps);
+  }
   void TearDown() override {
     if (sequences) {
       EXPECT_TRUE(sequences->is_idle()) << "no request waits at the end";
@@ -159,20 +175,7 @@ TEST_F(SequencesTest, RequestsOfASequenceRunOneAfterTheOtherInTheirOrder) {
 }
 
 TEST_F(SequencesTest, SequencesShareARunWhereRowsAreIndependent) {
-  control->cost_ns = [](uint64_t) -> uint64_t { return 200'000; };
-  models.emplace(control, kConfig);
-  engine::EngineOptions options;
-  options.config = {.queue_type = models::QueueType::kBatched,
-                    .thread_count = 1,
-                    .batch_size = 4,
-                    .queue_capacity = 256};
-  options.submitter_count = 2;
-  options.pin_threads.mode = PinThreads::Mode::kOff;
-  engine = std::move(engine::Engine::create(options, *models->repository).value());
-  sequences.emplace(2 * kSlots, *models->counters);
-  ASSERT_TRUE(sequences->add(*models->model).ok());
-  steps[0] = &*sequences;
-  start_threads(steps);
+  start_batched();
   for (uint32_t round = 0; round < 3; ++round) {
     (void)control->take_rows_run();
     hold_with_another();
@@ -216,6 +219,26 @@ TEST_F(SequencesTest, AFailedRunLeavesTheStateAsItWas) {
   EXPECT_EQ(ask(1, {}), 4);
   fail(66, {.ends = true});
   EXPECT_EQ(ask(1, {}), 6) << "its end has not run";
+}
+
+// Packed, its share of a run that has ended well does not fit where it wants it.
+TEST_F(SequencesTest, AnAnswerWithoutRoomLeavesTheStateAsItWas) {
+  start_batched();
+  for (uint32_t round = 0; round < 3; ++round) {
+    hold_with_another();
+    b->reply_room = round == 1 ? 0 : SIZE_MAX;
+    for (uint32_t slot = 0; slot < 3; ++slot) {
+      put(*b, slot, 1, {.sequence = slot + 1, .starts = round == 0});
+    }
+    control->release();
+    wait_for(round + 1, 3 * (round + 1));
+    for (uint32_t slot = 0; slot < 3; ++slot) {
+      EXPECT_EQ(b->code(slot), round == 1 ? Code::kTooLarge : Code::kOk);
+      if (round == 2) {
+        EXPECT_EQ(b->region[slot].reply[0], 4) << "two have ended well";
+      }
+    }
+  }
 }
 
 TEST_F(SequencesTest, ASequenceWhoseFirstRunFailsHasNotBegun) {

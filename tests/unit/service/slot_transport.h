@@ -14,8 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <vector>
@@ -51,13 +53,14 @@ class SlotMemory {
 // Places for a reply's outputs inside a slot: the transport's own memory, not the call's.
 class ReplyPlace final : public Allocator {
  public:
-  explicit ReplyPlace(SlotMemory::Slot& slot) : slot_(slot) {}
+  ReplyPlace(SlotMemory::Slot& slot, const size_t& most) : slot_(slot), most_(most) {}
   void* allocate(size_t bytes, size_t) noexcept override {
-    return bytes <= sizeof(slot_.reply) ? slot_.reply.data() : nullptr;
+    return bytes <= std::min(sizeof(slot_.reply), most_) ? slot_.reply.data() : nullptr;
   }
 
  private:
   SlotMemory::Slot& slot_;
+  const size_t& most_;
 };
 
 class SlotTransport final : public CallOwner, public models::CompletionSink {
@@ -68,7 +71,7 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
         dispatcher(steps, submitter, *this, counters),
         submitter_(submitter) {
     for (uint32_t i = 0; i < kSlots; ++i) {
-      slots_.emplace_back(region[i]);
+      slots_.emplace_back(region[i], reply_room);
       region[i].reply.fill(-1);
     }
   }
@@ -121,7 +124,8 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
 
   CacheWishes wishes{};  // of the requests from now on
   wire::SequenceWishes sequence{};
-  size_t scratch_left = 8192;  // bytes of scratch memory, at most, that a step finds
+  size_t reply_room = SIZE_MAX;  // bytes of an output, at most, that a slot takes
+  size_t scratch_left = 8192;    // bytes of scratch memory, at most, that a step finds
   SlotMemory region;
   telemetry::CounterWriter counters;
   Dispatcher dispatcher;
@@ -130,7 +134,7 @@ class SlotTransport final : public CallOwner, public models::CompletionSink {
 
  private:
   struct Slot {
-    explicit Slot(SlotMemory::Slot& memory) : reply_place(memory) {}
+    Slot(SlotMemory::Slot& memory, const size_t& most) : reply_place(memory, most) {}
     Call call;
     Arena scratch = make_arena(8192);
     ReplyPlace reply_place;
