@@ -3,8 +3,8 @@
 // the states of a sequence lie; with nullptr they are zeros that nobody keeps (a warm-up).
 //
 // A request alone has its states bound where they lie. For a packed run they are gathered into one
-// tensor. The new states go to InferRequest::new_state; whether these are the sequence's from then on
-// is for its owner to say, who knows whether the request has ended well.
+// tensor. The new states go to InferRequest::new_state. The owner of the request makes them
+// those of the sequence once it has ended well.
 //
 // Threads: as those of the model within; one request of a sequence at a time (module sequences).
 // Memory: gathered and new states in the request's scratch memory. Errors: as a request's status.
