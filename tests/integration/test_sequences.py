@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino
 import pytest
 import tritonclient.http as triton
 from integration.harness import (
@@ -41,6 +42,8 @@ from integration.sequence_models import (
     write_steps,
 )
 from lumen_engine import Client, InferError
+from openvino import opset13 as opset
+from openvino.op.util import Variable, VariableInfo
 
 sys.path.insert(0, str(ROOT / "tools"))
 import judge_programs
@@ -184,6 +187,36 @@ def test_a_state_without_rows_goes_from_request_to_request(
             found.append(answer["y"])
             at += size
     np.testing.assert_allclose(np.concatenate(found), whole, rtol=1e-4, atol=1e-5)
+
+
+def write_accumulator(models: Path) -> None:
+    """A model of OpenVINO's own form that adds its inputs up in a variable."""
+    x = opset.parameter([1, 4], np.float32, name="x")
+    info = VariableInfo()
+    info.data_shape, info.data_type = openvino.PartialShape([1, 4]), openvino.Type.f32
+    info.variable_id = "sum"
+    variable = Variable(info)
+    total = opset.add(opset.read_value(opset.constant(np.zeros((1, 4), np.float32)), variable), x)
+    x.output(0).set_names({"x"})
+    total.output(0).set_names({"y"})
+    model = openvino.Model(
+        results=[opset.result(total)], sinks=[opset.assign(total, variable)], parameters=[x]
+    )
+    (models / "variable" / "1").mkdir(parents=True)
+    openvino.save_model(model, models / "variable" / "1" / "model.xml", False)
+
+
+def test_a_variable_of_an_openvino_model_is_new_in_each_request(
+    server: StartServer, models: Path
+) -> None:
+    """It stays in OpenVINO's request, which serves all clients."""
+    write_accumulator(models)
+    running = server(repository=models)
+    with Client(f"http://{running.url}") as one, Client(f"http://{running.url}") as other:
+        for number in (1.0, 5.0, 2.0):
+            x = np.full((1, 4), number, np.float32)
+            for client in (one, other):
+                np.testing.assert_array_equal(client.infer("variable", {"x": x})["y"], x)
 
 
 # --- silero -----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ class Plan {
       : inputs_(inputs),
         outputs_(outputs),
         compiled_(std::move(compiled)),
-        request_(compiled_.create_infer_request()) {}
+        request_(compiled_.create_infer_request()),
+        has_variables_(!request_.query_state().empty()) {}
   virtual ~Plan() = default;
 
   // Inputs bound or copied, room for the outputs. May throw OpenVINO's exceptions.
@@ -51,7 +52,7 @@ class Plan {
     if constexpr (kChecksEachRun) {
       infer_checked();
     } else {
-      request_.infer();
+      run();
     }
   }
   // Runs the model where its shapes are known; throws where it fails or leaves an output unwritten.
@@ -59,7 +60,13 @@ class Plan {
   virtual void warm_up() {}
 
  protected:
-  virtual void infer_checked() { request_.infer(); }
+  virtual void infer_checked() { run(); }
+  // Variables of the model (ReadValue and Assign) live in OpenVINO's request, where the values of
+  // one client's request would be in the answer to another's.
+  void run() {
+    if (has_variables_) request_.reset_state();
+    request_.infer();
+  }
   static size_t output_index(const InferRequest& request, size_t position) noexcept {
     return request.outputs_wanted.empty() ? position : request.outputs_wanted[position];
   }
@@ -68,6 +75,9 @@ class Plan {
   const std::vector<Port>& outputs_;
   ov::CompiledModel compiled_;
   ov::InferRequest request_;
+
+ private:
+  const bool has_variables_;
 };
 
 // All shapes known at compile time: buffers of their own for small tensors, large ones bound where
@@ -210,7 +220,7 @@ class StaticPlan final : public Plan {
     for (const Slot& slot : slots_out_) {
       if (!slot.is_tied) std::memset(slot.bound, filling, slot.bytes);
     }
-    request_.infer();
+    run();
     for (size_t i = 0; i < slots_out_.size(); ++i) {
       const Slot& slot = slots_out_[i];
       if (!slot.is_tied && holds_only(filling, slot.bound, slot.bytes)) return i;
