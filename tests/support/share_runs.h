@@ -29,6 +29,7 @@ class ShareRuns final : public Step {
   std::atomic<uint64_t> abandoned{0};  // or was late or cancelled first
 
   StepOutcome before(Call& call) noexcept override {
+    if (call.sequence.is_said()) return StepOutcome::kNext;  // its answer hangs on a state
     const std::lock_guard lock(mutex_);
     const auto [run, is_first] = runs_.try_emplace(key_of(call));
     if (is_first) {
@@ -41,6 +42,7 @@ class ShareRuns final : public Step {
   }
 
   void after(Call& leader) noexcept override {
+    if (leader.sequence.is_said()) return;
     std::vector<Call*> followers;
     Call* heir = nullptr;
     {
