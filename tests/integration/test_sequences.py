@@ -397,7 +397,8 @@ def test_ten_thousand_live_sequences_do_not_grow(models: Path) -> None:
             return before, resident_bytes(running)
 
         before, after = asyncio.run(rounds())
-        assert live(running) == count
+        assert live(running) == figure(running, "lumen_sequences_max") == count
+        assert figure(running, "lumen_sequence_state_bytes") == count * 4 * HIDDEN
         assert after - before < 2 << 20, f"{(after - before) >> 10} KiB for the same sequences"
         with pytest.raises(InferError, match="has 10000 live sequences") as refused:
             client.infer("rnn", {"x": some_row()}, sequence_id=count + 1, sequence_start=True)

@@ -374,8 +374,10 @@ def test_metrics_have_the_names_that_the_page_has(server: StartServer, file: Pat
             r"`(lumen_[a-z0-9_]+_(?:total|open|seconds|bytes|requests|instances|info))[`{]", page
         )
     ) | set(re.findall(r"`(nv_(?:inference|cache)_[a-z_]+)`", page))
-    # Only of models that have a response cache; tests/integration/response_cache_test.cc has one.
-    documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes"}
+    # Only of models that have a response cache or keep states; response_cache_test.cc has one, and
+    # test_sequences.py.
+    documented -= {"lumen_cache_bytes", "lumen_cache_max_bytes", "lumen_sequence_state_bytes"}
+    documented -= {"lumen_sequences_started_total", "lumen_sequences_dropped_total"}
     choosing = ("--backend", "auto", "--backend-trial-ms", "10", "--backend-choices", "off")
     spans = ("--otlp-endpoint", f"unix:{file}.no-collector")
     one = server("--telemetry-csv-path", str(file), *choosing, *spans)

@@ -27,6 +27,8 @@ set(LUMEN_UNITY_ALONE
     src/models/recorded_rows.cc
     src/models/row_values.cc
     src/models/scan_files.cc
+    src/models/sequence_config.cc
+    src/models/sequence_plan.cc
     src/net/make_loop.cc
     src/server/recordings.cc
     src/server/region_request.cc
@@ -52,6 +54,9 @@ set(LUMEN_UNITY_ALONE
     tests/unit/memory/request_memory_test.cc
     tests/unit/memory/shared_buffer_model_test.cc
     tests/unit/models/model_config_test.cc
+    tests/unit/models/picture_model_test.cc
+    tests/unit/models/sequence_config_test.cc
+    tests/unit/models/sequence_model_test.cc
     tests/unit/models/triton_keys_test.cc
     tests/unit/models/warm_up_config_test.cc
     tests/unit/wire/http_attack_test.cc
