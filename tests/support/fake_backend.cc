@@ -93,6 +93,8 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     return Status::error(Code::kInternal, "model '%s' failed as the test wants",
                          metadata.name.c_str());
   }
+  const bool has_state = control.models_with_a_state.contains(metadata.name);
+  const size_t repeats = has_state ? 1 : control.repeats;
   request.times.inferred_ns = now_ns();
   const size_t wanted =
       request.outputs_wanted.empty() ? metadata.outputs.size() : request.outputs_wanted.size();
@@ -105,20 +107,20 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     const std::byte* source = staged.empty() ? input.data : staged[index].data();
     TensorView& output = outputs[position];
     output = input;
-    output.byte_size *= control.repeats;
+    output.byte_size *= repeats;
     output.data = static_cast<std::byte*>(request.memory->allocate(output.byte_size, 64));
     if (output.data == nullptr) {
       return Status::error(Code::kTooLarge, "output '%s' needs %zu bytes",
                            metadata.outputs[index].name.c_str(), output.byte_size);
     }
-    if (control.repeats == 1) {
+    if (repeats == 1) {
       std::memcpy(output.data, source, input.byte_size);
     } else {
-      repeat_rows({source, input.byte_size}, control.repeats, output);
+      repeat_rows({source, input.byte_size}, repeats, output);
     }
     if (input.type != ElementType::kFp32) continue;
     add_to(output, fake.adds);
-    if (control.models_with_a_state.contains(metadata.name)) {
+    if (has_state) {
       const size_t other = 1 - index;
       add_tensor(output, staged.empty() ? request.inputs[other].data : staged[other].data());
     }
@@ -279,7 +281,8 @@ class FakeModel final : public LoadedModel {
     metadata_ = {source.name, source.version, "fake", control_->inputs, control_->outputs};
     if (!control_->models_with_a_state.contains(source.name)) return;
     metadata_.inputs.push_back({"h", ElementType::kFp32, FakeControl::row_of_four()});
-    metadata_.outputs.push_back({"h_out", ElementType::kFp32, FakeControl::row_of_four()});
+    metadata_.outputs = {{"y", ElementType::kFp32, FakeControl::row_of_four()},
+                         {"h_out", ElementType::kFp32, FakeControl::row_of_four()}};
   }
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
   Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {

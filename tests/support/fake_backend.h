@@ -51,7 +51,8 @@ class FakeControl {
   // rows. Then `outputs` says so, too.
   size_t repeats = 1;
   // They have a second input, `h`, and a second output, `h_out`. Both outputs are the sum of the
-  // inputs and the model's number, so that a kept `h` holds the sum of a sequence so far.
+  // inputs and the model's number, so that a kept `h` holds the sum of a sequence so far. Rows are
+  // not repeated.
   std::set<std::string> models_with_a_state;
   // The least time of a call with so many rows, polled on the thread that starts it, an
   // asynchronous device's calls too; nullptr: as long as it takes.
