@@ -16,17 +16,16 @@ import io
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 from lumen_engine import Client, Server
 from PIL import Image
 
 from bench.load import serving
+from bench.load.calls import p50_us
 from bench.runner import ROOT, Bench, Goal, Run, make_row
 from bench.runner.places import lumen_bench, make_squeezenet, program
 
@@ -57,16 +56,6 @@ def photograph() -> bytes:
     file = io.BytesIO()
     Image.fromarray(coarse).resize((640, 480), Image.Resampling.BICUBIC).save(file, "JPEG")
     return file.getvalue()
-
-
-def p50_us(call: Callable[[], object], seconds: float) -> float:
-    times: list[float] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or len(times) < 3:
-        begin = time.monotonic()
-        call()
-        times.append((time.monotonic() - begin) * 1e6)
-    return median(times)
 
 
 def in_client(client: Client, file: bytes) -> object:

@@ -14,11 +14,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import onnxruntime
@@ -26,6 +24,7 @@ from lumen_engine import Client, Server
 from onnx import TensorProto, ValueInfoProto, helper, save
 
 from bench.load import serving
+from bench.load.calls import p50_us
 from bench.runner import Bench, Run, make_row
 from bench.runner.places import program
 
@@ -63,16 +62,6 @@ def make_models(models: Path) -> None:
             (folder / "1").mkdir(parents=True)
             save(model, folder / "1" / "model.onnx")
             (folder / "config.json").write_text(json.dumps({"backend": "onnxruntime", **config}))
-
-
-def p50_us(call: Callable[[], object], seconds: float) -> float:
-    times: list[float] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or len(times) < 100:
-        begin = time.monotonic()
-        call()
-        times.append((time.monotonic() - begin) * 1e6)
-    return median(times)
 
 
 class Stream:
@@ -125,7 +114,7 @@ def measure(run: Run) -> None:
                         found: dict[str, list[float]] = {name: [] for name in calls}
                         for turn in run.turns(list(calls)):
                             for name in turn:
-                                found[name].append(p50_us(calls[name], run.seconds))
+                                found[name].append(p50_us(calls[name], run.seconds, 100))
                         of = f"a state of {size}, {transport}, 1 client"
                         run.add(make_row(of, "p50", "us", found, limit=BARE))
 

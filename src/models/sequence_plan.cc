@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdarg>
-#include <cstdio>
 #include <ranges>
 
 namespace lumen::models {
@@ -13,16 +12,13 @@ namespace {
 // States are bound where they lie, and OpenVINO's kernels like this best.
 constexpr size_t kStateAlignment = 64;
 
-__attribute__((format(printf, 2, 3))) Status refuse(const StateOptions& state, const char* format,
-                                                    ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  return Status::error(Code::kInvalidArgument,
-                       "config.json: state of input '%s' and output '%s': %s", state.input.c_str(),
-                       state.output.c_str(), text);
+[[gnu::format(printf, 2, 3)]] Status refuse(const StateOptions& state, const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  const Status reason = Status::verror(Code::kInvalidArgument, format, args);
+  va_end(args);
+  return reason.at("config.json: state of input '" + state.input.substr(0, 100) + "' and output '" +
+                   state.output.substr(0, 100) + "'");
 }
 
 std::string text_of(const TensorSpec& spec) { return type_text(spec.type, spec.shape); }

@@ -66,7 +66,7 @@ SequenceTable::SequenceTable(const models::SequenceOptions& options, size_t stat
 
 bool SequenceTable::is_idle() const noexcept { return free_asks_.size_was() == ask_count_; }
 
-SequenceTable::Counts SequenceTable::counts() const noexcept {
+Sequences::Usage SequenceTable::usage() const noexcept {
   // relaxed, all three: statistics
   const uint64_t live = live_.load(std::memory_order_relaxed);
   const uint64_t started = started_.load(std::memory_order_relaxed);

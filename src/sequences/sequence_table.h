@@ -16,6 +16,7 @@
 #include <lumen/memory/mapping.h>
 #include <lumen/models/sequence_options.h>
 #include <lumen/queue/mpmc_queue.h>
+#include <lumen/sequences/sequences.h>
 
 #include "sequences/ask.h"
 #include "sequences/serial_inbox.h"
@@ -42,6 +43,8 @@ struct Sequence {
   bool is_fresh = false;  // its first request has not ended well yet
   SequenceKey key{};
 };
+// docs/sequences.md tells the memory of a live one, its bucket included.
+static_assert(sizeof(Sequence) + sizeof(Sequence*) <= 240);
 
 class SequenceTable {
  public:
@@ -66,14 +69,7 @@ class SequenceTable {
   // Drops sequences that have been idle for too long, many but not without bound.
   void sweep(uint64_t now_ns) noexcept;
 
-  struct Counts {
-    uint64_t live;
-    uint64_t most;
-    uint64_t state_bytes;  // of the live ones
-    uint64_t started;      // since it was made
-    uint64_t dropped;      // after their idle time
-  };
-  [[nodiscard]] Counts counts() const noexcept;
+  [[nodiscard]] Sequences::Usage usage() const noexcept;
   // For tests, while no other thread is here: no call has a turn or waits for one.
   [[nodiscard]] bool is_idle() const noexcept;
 

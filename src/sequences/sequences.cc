@@ -110,12 +110,7 @@ std::optional<Sequences::Usage> Sequences::usage(const models::Model& model) con
   SequenceTable* const table = tables_[model.index()].get();
   if (table == nullptr) return std::nullopt;
   table->sweep(now_ns());
-  const SequenceTable::Counts counts = table->counts();
-  return Usage{.live = counts.live,
-               .most = counts.most,
-               .state_bytes = counts.state_bytes,
-               .started = counts.started,
-               .dropped = counts.dropped};
+  return table->usage();
 }
 
 bool Sequences::is_idle() const noexcept {
