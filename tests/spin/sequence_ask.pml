@@ -1,6 +1,6 @@
 /* expect: pass; with -DBROKEN_ASKER_STORES: fail; with -DBROKEN_TABLE_LOOKS: fail; with -DBROKEN_ABANDON_EXCHANGES: fail
  *
- * Ask::state of lumen::sequences (src/sequences/ask.h): a call asks for its turn in a sequence. The call's
+ * Ask::word of lumen::sequences (src/sequences/ask.h, src/sequences/sequence_table.cc): a call asks for its turn in a sequence. The call's
  * I/O thread parks it unless the answer is there already, and may abandon it later; another thread
  * decides at any moment: it grants the turn, or refuses it. The node of a parked call that is refused, and
  * of one that was abandoned, is free at once, and a second call takes it.
