@@ -28,6 +28,7 @@ struct BenchArguments {
   uint64_t requests = 0;
   uint64_t seed = 1;
   uint32_t in_flight = 1;
+  uint32_t sequence_length = 0;     // 0: requests name no sequence
   std::vector<std::string> inputs;  // FILE or NAME=FILE
   bool new_connection = false;
   bool obey_retry_after = false;

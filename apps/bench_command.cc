@@ -188,6 +188,11 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
           "which share of the requests repeats an earlier input, the rest being fresh ones: "
           "shows a response cache; default: all requests are the same")
       ->check(CLI::Range(0.0, 1.0));
+  bench
+      .add_option("--sequence-length", arguments.sequence_length,
+                  "of a model that keeps states: requests of each sequence; each client has one at "
+                  "a time; default: requests name none")
+      ->check(CLI::Range(1, 1'000'000));
   bench.add_flag("--new-connection", arguments.new_connection,
                  "open a new connection for each request");
   bench

@@ -27,6 +27,7 @@ Status check_options(const BenchArguments& arguments) {
   if (!arguments.version.empty()) option = "--model-version";
   if (!arguments.inputs.empty()) option = "--input";
   if (arguments.repeat_ratio >= 0) option = "--repeat-ratio";
+  if (arguments.sequence_length != 0) option = "--sequence-length";
   if (arguments.requests != 0) option = "--requests";
   if (arguments.csv) option = "--csv";
   if (option == nullptr) return {};

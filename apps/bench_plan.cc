@@ -62,6 +62,7 @@ Status probe(client::LoadPlan plan) {
   plan.rate = 0;
   plan.in_flight = 1;
   plan.poll = false;
+  plan.sequence_length = std::min(plan.sequence_length, 1U);
   const auto tally = client::run_load(plan, client::stop_flag);
   // relaxed: nothing else is read because of it.
   if (tally->ok_count() == 1 || client::stop_flag.load(std::memory_order_relaxed)) return {};
@@ -116,8 +117,14 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
   client::LoadPlan& plan = made.plan;
   const auto use =
       arguments.new_connection ? client::ConnectionUse::kOneRequest : client::ConnectionUse::kKept;
-  plan.request = target->is_grpc ? client::build_grpc_request(*model, *inputs)
-                                 : client::build_request(*target, *model, *inputs, {}, use);
+  plan.sequence_length = arguments.sequence_length;
+  plan.first_sequence = client::VariantChooser::some_first() >> 1;
+  client::SequencePlaces* const places = plan.sequence_length > 0 ? &plan.sequence_places : nullptr;
+  if (places != nullptr) {
+    made.inputs_text += "; sequences of " + std::to_string(plan.sequence_length) + " requests";
+  }
+  plan.request = target->is_grpc ? client::build_grpc_request(*model, *inputs, places)
+                                 : client::build_request(*target, *model, *inputs, {}, use, places);
   plan.model = model_name;
   plan.version = arguments.version;
   plan.inputs = std::move(*inputs);

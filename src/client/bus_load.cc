@@ -60,6 +60,7 @@ Result<std::string> fetch_over_bus(const Target& target, BusVerb verb, const std
 BusLoad::BusLoad(const LoadPlan& plan, uint32_t index, const std::atomic<bool>& stop)
     : plan_(plan),
       stop_(stop),
+      index_(index),
       share_(static_cast<uint32_t>(share(plan.clients, plan.threads, index))),
       chooser_(plan.repeat_ratio, VariantChooser::some_first()) {
   for (const InputTensor& input : plan.inputs) request_bytes_ += input.bytes.size();
@@ -80,6 +81,7 @@ bool BusLoad::connect_one(uint64_t now) {
     return false;
   }
   Client& client = clients_.emplace_back(std::move(*connected));
+  client.index = index_ + (clients_.size() - 1) * plan_.threads;
   if (room_bytes_ == 0 && !probe_room(client)) return false;
   lay_out(client);
   if (client.slots.size() < plan_.in_flight) {
@@ -107,12 +109,13 @@ bool BusLoad::probe_room(Client& client) {
                   "--bus-area-bytes");
     return false;
   }
-  const Slot& slot = client.slots[0];
+  Slot& slot = client.slots[0];
   write_inputs(client, slot);
   const uint64_t room = slot.offset + client.slot_bytes - room_bytes_;
   const auto reply = only_reply(plan_.target, client.connection,
                                 client.connection.send({.model = plan_.model,
                                                         .version = plan_.version,
+                                                        .sequence = next_of_sequence(slot),
                                                         .reply_offset = room,
                                                         .reply_room = room_bytes_,
                                                         .inputs = slot.inputs}));
@@ -142,7 +145,10 @@ void BusLoad::lay_out(Client& client) {
   for (uint64_t offset = 0;
        offset + client.slot_bytes <= area.size() && client.slots.size() < plan_.in_flight;
        offset += client.slot_bytes) {
+    const uint64_t index = client.index + client.slots.size() * plan_.clients;
+    const uint64_t walks = uint64_t{plan_.clients} * plan_.in_flight;
     Slot& slot = client.slots.emplace_back();
+    slot.walk = SequenceWalk(plan_.sequence_length, plan_.first_sequence, index, walks);
     slot.offset = offset;
     uint64_t at = offset;
     for (const InputTensor& input : plan_.inputs) {
@@ -168,6 +174,12 @@ void BusLoad::write_inputs(Client& client, const Slot& slot) {
   plan_.variants->write(chooser_.next(), reinterpret_cast<char*>(area + offset));
 }
 
+wire::SequenceWishes BusLoad::next_of_sequence(Slot& slot) const noexcept {
+  if (plan_.sequence_length == 0) return {};
+  const SequencePlace place = slot.walk.next();
+  return {.number = place.id, .text = {}, .starts = place.starts, .ends = place.ends};
+}
+
 void BusLoad::send_one(Client& client, uint32_t number, uint64_t now) {
   if (total_count_ != 0 && sent_count_ == total_count_) return;
   Slot& slot = client.slots[number];
@@ -183,6 +195,7 @@ void BusLoad::send_one(Client& client, uint32_t number, uint64_t now) {
       client.connection.send({.model = plan_.model,
                               .version = plan_.version,
                               .timeout_us = std::nullopt,
+                              .sequence = next_of_sequence(slot),
                               .reply_offset = slot.offset + client.slot_bytes - room_bytes_,
                               .reply_room = room_bytes_,
                               .inputs = slot.inputs},
@@ -205,6 +218,7 @@ size_t BusLoad::take_replies(Client& client) {
       break;
     }
     ++settled_count_;
+    if (reply->reply.status != 200) client.slots[number].walk.begin_another();
     count_reply(client, client.slots[number], reply->reply, now);
     send_one(client, number, now);
   }

@@ -37,6 +37,7 @@ class BusLoad {
   // A place in a client's area, with the request that is in flight there.
   struct Slot {
     std::vector<wire::BusTensor> inputs;
+    SequenceWalk walk{1, 0, 0, 1};
     uint64_t offset = 0;
     uint64_t sent_ns = 0;
     bool measured = false;
@@ -44,6 +45,7 @@ class BusLoad {
   struct Client {
     explicit Client(bus_client::InferClient connected) : connection(std::move(connected)) {}
     bus_client::InferClient connection;
+    uint64_t index = 0;  // of all clients of the plan
     std::vector<Slot> slots;
     uint64_t slot_bytes = 0;
     bool is_over = false;
@@ -53,6 +55,8 @@ class BusLoad {
   bool probe_room(Client& client);
   void lay_out(Client& client);
   void write_inputs(Client& client, const Slot& slot);
+  // None where the plan has no sequences.
+  [[nodiscard]] wire::SequenceWishes next_of_sequence(Slot& slot) const noexcept;
   void send_one(Client& client, uint32_t slot, uint64_t now);
   size_t take_replies(Client& client);
   void count_reply(Client& client, const Slot& slot, const wire::BusReply& reply, uint64_t now);
@@ -69,6 +73,7 @@ class BusLoad {
   IdleStrategy idle_{0};  // without --poll it sleeps at once, as the client of HTTP does
   Tally tally_;
   std::byte read_{};    // of all outputs, so that each byte is read
+  uint32_t index_;      // of the plan's threads
   uint32_t share_ = 0;  // of the plan's clients
   VariantChooser chooser_;
   uint64_t room_bytes_ = 0;     // that the outputs of a request take

@@ -39,7 +39,9 @@ LoadFlow::LoadFlow(const LoadPlan& plan, uint32_t index, uint32_t threads, int e
   for (const MixedRequest& one : plan.mix) parts_.emplace_back(one.request);
   if (parts_.empty()) parts_.emplace_back(plan.request);
   const uint64_t clients = share(plan.clients, threads, index);
-  for (uint64_t i = 0; i < clients; ++i) clients_.emplace_back(*this, plan, epoll_fd);
+  for (uint64_t i = 0; i < clients; ++i) {
+    clients_.emplace_back(*this, plan, epoll_fd, index + i * threads);
+  }
   idle_.reserve(clients);
   if (plan.requests != 0) {
     warm_up_count_ = share(plan.warm_up_requests, threads, index);
@@ -161,8 +163,11 @@ void LoadFlow::send_one(Client& client, uint64_t sequence, uint64_t now) {
 std::string_view LoadFlow::request_of(Client& client, bool warms_up) noexcept {
   if (plan_.variants) {
     plan_.variants->write(chooser_.next(), client.request.data() + plan_.varied_at);
-    return client.request;
   }
+  if (plan_.sequence_length > 0) {
+    plan_.sequence_places.write(client.walk.next(), client.request.data());
+  }
+  if (plan_.has_many_requests()) return client.request;
   const bool other = warms_up && !plan_.warm_up_request.empty();
   return other ? plan_.warm_up_request : parts_[client.part].request;
 }
@@ -176,6 +181,7 @@ void LoadFlow::settle(Client& client, Step step) {
     return rest(client, now + kRestNs);
   }
   count_reply(client, now);
+  if (client.connection.status() != 200) client.walk.begin_another();
   if (plan_.new_connection) client.connection.close();
   if (const uint64_t wait_ns = told_to_wait_ns(client); wait_ns > 0) {
     return rest(client, now + wait_ns);
@@ -192,7 +198,9 @@ uint64_t LoadFlow::told_to_wait_ns(const Client& client) noexcept {
   return told_s * (1'000'000'000u + random_() % 500'000'000u);
 }
 
+// A client rests when its request was not answered as it should be.
 void LoadFlow::rest(Client& client, uint64_t until_ns) {
+  client.walk.begin_another();
   client.resting_until_ns = until_ns;
   next_tick_ns_ = std::min(next_tick_ns_, until_ns);
 }

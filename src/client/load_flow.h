@@ -25,13 +25,16 @@ namespace lumen::client {
 class LoadFlow {
  public:
   struct Client {
-    Client(LoadFlow& owner, const LoadPlan& plan, int epoll_fd)
-        : flow(&owner), connection(plan.target, epoll_fd, this, plan.timeout_ns) {
-      if (plan.variants) request = plan.request;
+    Client(LoadFlow& owner, const LoadPlan& plan, int epoll_fd, uint64_t index)
+        : flow(&owner),
+          connection(plan.target, epoll_fd, this, plan.timeout_ns),
+          walk(plan.sequence_length, plan.first_sequence, index, plan.clients) {
+      if (plan.has_many_requests()) request = plan.request;
     }
     LoadFlow* flow;
     ClientConnection connection;
-    std::string request;         // where inputs vary
+    std::string request;  // where inputs vary, or sequences
+    SequenceWalk walk;
     size_t part = 0;             // its last request: an index of parts_
     uint64_t intended_ns = 0;    // open loop
     uint64_t idle_since_ns = 0;  // open loop

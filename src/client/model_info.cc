@@ -158,7 +158,7 @@ Result<InputTensor> input_of_file(const TensorInfo& info, NpyFile file, std::str
 
 std::string build_request(const Target& target, const ModelInfo& model,
                           const std::vector<InputTensor>& inputs, std::string_view id,
-                          ConnectionUse use) {
+                          ConnectionUse use, SequencePlaces* sequence) {
   Json document = Json::object();
   if (!id.empty()) document["id"] = id;
   document["inputs"] = Json::array();
@@ -173,6 +173,11 @@ std::string build_request(const Target& target, const ModelInfo& model,
     payload_bytes += input.bytes.size();
   }
   document["parameters"] = {{"binary_data_output", true}};
+  if (sequence != nullptr) {
+    document["parameters"]["sequence_id"] = SequencePlace::kLeastId;
+    document["parameters"]["sequence_start"] = false;
+    document["parameters"]["sequence_end"] = false;
+  }
   const std::string json = document.dump();
   const std::string version = model.version.empty() ? "" : "/versions/" + model.version;
   std::string request = "POST " + target.base_path + "/v2/models/" + model.name + version +
@@ -182,6 +187,15 @@ std::string build_request(const Target& target, const ModelInfo& model,
                         "\r\n";
   if (use == ConnectionUse::kOneRequest) request += "Connection: close\r\n";
   request += "\r\n" + json;
+  if (sequence != nullptr) {
+    // The parameters are the last of the document.
+    const auto behind = [&request](std::string_view key) {
+      return request.rfind(key) + key.size();
+    };
+    *sequence = {.id = behind("\"sequence_id\":"),
+                 .starts = behind("\"sequence_start\":"),
+                 .ends = behind("\"sequence_end\":")};
+  }
   for (const InputTensor& input : inputs) request += input.bytes;
   return request;
 }
@@ -213,10 +227,34 @@ std::string grpc_input(const InputTensor& input) {
 
 }  // namespace
 
-std::string build_grpc_request(const ModelInfo& model, const std::vector<InputTensor>& inputs) {
+// One of the request's parameters, a number or a truth by the field of its value. Returns where the
+// value's varint begins.
+size_t add_parameter(std::string& request, std::string_view name, uint32_t field, uint64_t value) {
+  constexpr uint32_t kParameters = 4;
+  std::string parameter(1 + wire::varint_bytes(value), '\0');
+  wire::ProtobufWriter writer(parameter.data());
+  writer.varint(uint64_t{field} << 3);  // of a varint
+  writer.varint(value);
+  std::string entry;
+  add_field(entry, 1, name);
+  add_field(entry, 2, parameter);
+  add_field(request, kParameters, entry);
+  return request.size() - wire::varint_bytes(value);
+}
+
+std::string build_grpc_request(const ModelInfo& model, const std::vector<InputTensor>& inputs,
+                               SequencePlaces* sequence) {
   std::string message(wire::kGrpcPrefixBytes, '\0');
   add_field(message, 1, model.name);
   if (!model.version.empty()) add_field(message, 2, model.version);
+  if (sequence != nullptr) {
+    constexpr uint32_t kTruth = 1;
+    constexpr uint32_t kNumber = 2;
+    *sequence = {.id = add_parameter(message, "sequence_id", kNumber, SequencePlace::kLeastId),
+                 .starts = add_parameter(message, "sequence_start", kTruth, 1),
+                 .ends = add_parameter(message, "sequence_end", kTruth, 1),
+                 .is_grpc = true};
+  }
   for (const InputTensor& input : inputs) add_field(message, 5, grpc_input(input));
   for (const InputTensor& input : inputs) add_field(message, 7, input.bytes);
   wire::write_grpc_prefix(message.data(), message.size() - wire::kGrpcPrefixBytes);

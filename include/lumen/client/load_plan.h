@@ -5,6 +5,7 @@
 
 #include <lumen/client/input_variants.h>
 #include <lumen/client/model_info.h>
+#include <lumen/client/sequence_walk.h>
 #include <lumen/client/target.h>
 
 #include <cstdint>
@@ -39,6 +40,12 @@ struct LoadPlan {
   std::optional<InputVariants> variants;
   size_t varied_at = 0;  // in the request, where the input begins that varies
 
+  // Of a model that keeps states: requests of each sequence; 0: they name none. Each client, over
+  // the bus each of its requests in flight, has sequences of its own.
+  uint32_t sequence_length = 0;
+  uint64_t first_sequence = 0;  // any number, best one of no other run
+  SequencePlaces sequence_places{};
+
   uint32_t clients = 1;
   uint32_t threads = 1;
 
@@ -64,6 +71,10 @@ struct LoadPlan {
   uint64_t timeout_ns = 20'000'000'000u;  // of one request
 
   [[nodiscard]] bool is_open_loop() const noexcept { return rate > 0; }
+  // Clients have requests of their own, to write into.
+  [[nodiscard]] bool has_many_requests() const noexcept {
+    return variants.has_value() || sequence_length > 0;
+  }
 };
 
 }  // namespace lumen::client

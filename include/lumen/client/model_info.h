@@ -4,6 +4,7 @@
 #pragma once
 
 #include <lumen/client/npy_file.h>
+#include <lumen/client/sequence_walk.h>
 #include <lumen/client/target.h>
 
 #include <lumen/base/result.h>
@@ -53,13 +54,15 @@ struct InputTensor {
 
 enum class ConnectionUse : uint8_t { kKept, kOneRequest };
 
-// A whole HTTP request in the protocol's binary form. `id` may be empty.
+// A whole HTTP request in the protocol's binary form. `id` may be empty. With `sequence` it names
+// one, and the places say where.
 [[nodiscard]] std::string build_request(const Target& target, const ModelInfo& model,
                                         const std::vector<InputTensor>& inputs, std::string_view id,
-                                        ConnectionUse use);
+                                        ConnectionUse use, SequencePlaces* sequence = nullptr);
 // A ModelInferRequest with its prefix; the bytes of the inputs are raw, the last of the message.
 [[nodiscard]] std::string build_grpc_request(const ModelInfo& model,
-                                             const std::vector<InputTensor>& inputs);
+                                             const std::vector<InputTensor>& inputs,
+                                             SequencePlaces* sequence = nullptr);
 // Where the bytes of input `index` begin in a request that either has made.
 [[nodiscard]] size_t input_at(const Target& target, std::string_view request,
                               const std::vector<InputTensor>& inputs, size_t index);
