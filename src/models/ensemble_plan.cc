@@ -94,7 +94,7 @@ class Planner {
       if (model->ensemble() != nullptr) {
         return fault(name_of(step, i) + " is an ensemble itself; put its steps here in its place");
       }
-      if (model->metadata().state_bytes > 0) {
+      if (model->metadata().sequences.state_bytes > 0) {
         return fault(name_of(step, i) +
                      " keeps states of sequences (\"sequences\" in its config.json), which a step "
                      "of an ensemble can't do; have clients call it, or take the key out");

@@ -394,7 +394,7 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
   model.output_names_ = TensorNames(model.metadata_.outputs);
   model.backend_ = chosen->entry;
   model.choice_ = std::move(chosen->choice);
-  if (has_batch_axis(model.metadata_) && !model.metadata_.states_have_rows) {
+  if (has_batch_axis(model.metadata_) && !model.metadata_.sequences.have_rows) {
     model.why_not_packed_ =
         "the first axis of a state is not free, so that states of several "
         "sequences do not stand in one tensor";

@@ -9,6 +9,7 @@
 #include <lumen/base/utf8.h>
 #include <lumen/models/backend_choice.h>
 
+#include "models/initial_states.h"
 #include "models/model_config.h"
 #include "models/scan_files.h"
 
@@ -258,14 +259,19 @@ void scan_model(int root, const std::filesystem::path& path, const Bounds& bound
     return;
   }
   const bool has_other = instead && instead->model == name;
-  const Result<ModelOptions> options =
-      has_other ? parse_model_config(instead->text, kConfigOfCall)
-                : read_config(directory.get(), path / "config.json", bounds);
+  Result<ModelOptions> options = has_other
+                                     ? parse_model_config(instead->text, kConfigOfCall)
+                                     : read_config(directory.get(), path / "config.json", bounds);
   Result<std::vector<std::string>> labels =
       read_labels(directory.get(), path / kLabelsFile, bounds);
   if (labels.ok()) unversioned.source.label_lines = std::move(*labels);
   unversioned.source.stamp = stamp_of(directory.get(), *entries);
   if (has_other) unversioned.source.stamp.append(instead->text);
+  if (options.ok()) {
+    const Status initial = read_initial_states(directory.get(), path, bounds, options->sequences,
+                                               unversioned.source.stamp);
+    if (!initial.ok()) options = initial;
+  }
   const bool is_ensemble = options.ok() && !options->ensemble.steps.empty();
   std::vector<FoundModel> versions;
   for (const Entry& entry : *entries) {

@@ -1,6 +1,10 @@
 // See the header.
 #include "models/sequence_model.h"
 
+#include <lumen/base/limits.h>
+
+#include "models/sequence_inputs.h"
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -13,26 +17,14 @@ namespace lumen::models {
 namespace {
 
 constexpr size_t kTensorAlignment = 64;
+// The longest of a row: an id's text with its length, in a tensor of its own.
+constexpr size_t kMostControlBytes =
+    sizeof(uint32_t) + limits::kMaxSequenceIdBytes + kTensorAlignment;
 
 // Where the tensors that clients see stand among those of the model within.
 struct Numbers {
   std::vector<uint16_t> inputs;   // by the number that clients see
   std::vector<uint16_t> outputs;  // the same
-};
-
-// The requests of one run: its members, or the one.
-class Members {
- public:
-  explicit Members(const InferRequest& request) noexcept
-      : members_(request.members), alone_(&request) {}
-  [[nodiscard]] size_t size() const noexcept { return members_.empty() ? 1 : members_.size(); }
-  [[nodiscard]] const InferRequest& operator[](size_t i) const noexcept {
-    return members_.empty() ? *alone_ : *members_[i];
-  }
-
- private:
-  std::span<InferRequest* const> members_;
-  const InferRequest* alone_;
 };
 
 class SequenceInstance final : public Instance {
@@ -67,37 +59,27 @@ class SequenceInstance final : public Instance {
     const SequenceInstance* instance = nullptr;
   };
 
-  static Status no_room(const char* what, size_t bytes) noexcept {
-    return Status::error(Code::kTooLarge,
-                         "%s of %zu bytes does not fit a request's memory; raise --max-body-bytes",
-                         what, bytes);
-  }
-
   Result<Run*> prepare(InferRequest& request, void (*done)(InferRequest&) noexcept) const noexcept {
     // Not where outputs go: over the bus that is the client's own, which shall not see a state.
     Allocator& memory = request.list_memory();
-    const size_t input_count = numbers_.inputs.size() + plan_.states.size();
+    const size_t input_count = numbers_.inputs.size() + plan_.states.size() + plan_.controls.size();
     void* const place = memory.allocate(sizeof(Run), alignof(Run));
     const auto inputs = memory.allocate_array<TensorView>(input_count);
     const size_t seen =
         request.outputs_wanted.empty() ? numbers_.outputs.size() : request.outputs_wanted.size();
     const auto outputs = memory.allocate_array<uint16_t>(seen + plan_.states.size());
     if (place == nullptr || inputs.size() != input_count || outputs.empty()) {
-      return no_room("the list of tensors", input_count * sizeof(TensorView));
+      return no_room_for("the list of tensors", input_count * sizeof(TensorView));
     }
     for (size_t i = 0; i < request.inputs.size(); ++i)
       inputs[numbers_.inputs[i]] = request.inputs[i];
     for (size_t i = 0; i < seen; ++i) {
       outputs[i] = numbers_.outputs[request.outputs_wanted.empty() ? i : request.outputs_wanted[i]];
     }
-    const int64_t rows = rows_of_run(request);
     for (size_t i = 0; i < plan_.states.size(); ++i) {
-      const StateTensor& state = plan_.states[i];
-      outputs[seen + i] = static_cast<uint16_t>(state.output);
-      Result<TensorView> bound = bind(state, request, rows, memory);
-      if (!bound.ok()) return bound.status();
-      inputs[state.input] = *bound;
+      outputs[seen + i] = static_cast<uint16_t>(plan_.states[i].output);
     }
+    LUMEN_RETURN_IF_ERROR(feed(request, inputs, memory));
     Run* const run =
         ::new (place) Run{.inner = request, .request = &request, .done = done, .instance = this};
     run->inner.inputs = inputs;
@@ -106,6 +88,23 @@ class SequenceInstance final : public Instance {
     run->inner.members = {};
     run->inner.owner = run;
     return run;
+  }
+
+  Status feed(const InferRequest& request, std::span<TensorView> inputs,
+              Allocator& memory) const noexcept {
+    const auto rows = static_cast<size_t>(std::max<int64_t>(rows_of_run(request), 0));
+    const TurnsOfRun turns(request);
+    for (const StateTensor& state : plan_.states) {
+      Result<TensorView> bound = state_input(plan_, state, turns, rows, memory);
+      if (!bound.ok()) return bound.status();
+      inputs[state.input] = *bound;
+    }
+    for (const ControlTensor& control : plan_.controls) {
+      Result<TensorView> filled = control_input(control, turns, rows, memory);
+      if (!filled.ok()) return filled.status();
+      inputs[control.input] = *filled;
+    }
+    return {};
   }
 
   // Of a packed run, or of made-up rows, as many as the request has; otherwise one.
@@ -118,36 +117,11 @@ class SequenceInstance final : public Instance {
     return 1;
   }
 
-  static Result<TensorView> bind(const StateTensor& state, const InferRequest& request,
-                                 int64_t rows, Allocator& memory) noexcept {
-    TensorView tensor{.type = state.type, .shape = state.shape, .byte_size = state.bytes};
-    const Members members(request);
-    if (rows == 1 && members[0].state != nullptr) {
-      tensor.data = const_cast<std::byte*>(members[0].state) + state.offset;  // inputs are read
-      return tensor;
-    }
-    const auto count = static_cast<size_t>(std::max<int64_t>(rows, 0));
-    if (rows != 1) tensor.shape[0] = rows;
-    tensor.byte_size = state.bytes * count;
-    tensor.data = static_cast<std::byte*>(memory.allocate(tensor.byte_size, kTensorAlignment));
-    if (tensor.data == nullptr) return no_room("the states of a run", tensor.byte_size);
-    for (size_t row = 0; row < count; ++row) {
-      std::byte* const to = tensor.data + row * state.bytes;
-      const std::byte* const from = row < members.size() ? members[row].state : nullptr;
-      if (from != nullptr) {
-        std::memcpy(to, from + state.offset, state.bytes);
-      } else {
-        std::memset(to, 0, state.bytes);
-      }
-    }
-    return tensor;
-  }
-
   // Each state is checked before the first is written.
   [[nodiscard]] Status keep_states(const InferRequest& inner,
                                    const InferRequest& request) const noexcept {
     const size_t seen = inner.outputs.size() - plan_.states.size();
-    const Members members(request);
+    const TurnsOfRun turns(request);
     for (size_t i = 0; i < plan_.states.size(); ++i) {
       const StateTensor& state = plan_.states[i];
       const TensorView& before = inner.inputs[state.input];
@@ -162,9 +136,9 @@ class SequenceInstance final : public Instance {
     for (size_t i = 0; i < plan_.states.size(); ++i) {
       const StateTensor& state = plan_.states[i];
       const std::byte* const after = inner.outputs[seen + i].data;
-      for (size_t row = 0; row < members.size(); ++row) {
-        std::byte* const to = members[row].new_state;
-        if (to != nullptr) std::memcpy(to + state.offset, after + row * state.bytes, state.bytes);
+      for (size_t row = 0; row < turns.size(); ++row) {
+        if (turns[row] == nullptr) continue;
+        std::memcpy(turns[row]->new_state + state.offset, after + row * state.bytes, state.bytes);
       }
     }
     return {};
@@ -177,14 +151,14 @@ class SequenceInstance final : public Instance {
     const std::span<TensorView> seen =
         inner.outputs.first(inner.outputs.size() - plan_.states.size());
     const auto is_of_state = [&](const std::byte* data) {
-      return request.state != nullptr && data >= request.state &&
-             data < request.state + plan_.bytes;
+      return request.turn != nullptr && data >= request.turn->state &&
+             data < request.turn->state + plan_.bytes;
     };
     for (TensorView& output : seen) {
       if (request.memory == inner.memory && !is_of_state(output.data)) continue;
       auto* const place =
           static_cast<std::byte*>(request.memory->allocate(output.byte_size, kTensorAlignment));
-      if (place == nullptr) return no_room("an output", output.byte_size);
+      if (place == nullptr) return no_room_for("an output", output.byte_size);
       if (output.byte_size > 0) std::memcpy(place, output.data, output.byte_size);
       output.data = place;
     }
@@ -221,27 +195,33 @@ class SequenceModel final : public LoadedModel {
  public:
   SequenceModel(std::unique_ptr<LoadedModel> inner, SequencePlan plan)
       : inner_(std::move(inner)), plan_(std::move(plan)), metadata_(inner_->metadata()) {
-    std::vector<bool> is_state_input(metadata_.inputs.size());
-    std::vector<bool> is_state_output(metadata_.outputs.size());
+    std::vector<bool> is_fed(metadata_.inputs.size());
+    std::vector<bool> is_kept(metadata_.outputs.size());
     for (const StateTensor& state : plan_.states) {
-      is_state_input[state.input] = true;
-      is_state_output[state.output] = true;
+      is_fed[state.input] = true;
+      is_kept[state.output] = true;
+      metadata_.sequences.states.push_back(metadata_.inputs[state.input]);
+      metadata_.sequences.new_states.push_back(metadata_.outputs[state.output]);
     }
-    for (const StateTensor& state : plan_.states) {
-      metadata_.states.push_back(metadata_.inputs[state.input]);
+    for (const ControlTensor& control : plan_.controls) {
+      is_fed[control.input] = true;
+      metadata_.sequences.controls.push_back(metadata_.inputs[control.input]);
+      if (control.kind == ControlOptions::Kind::kId) metadata_.sequences.id_type = control.type;
     }
-    numbers_ = {.inputs = hide(metadata_.inputs, is_state_input),
-                .outputs = hide(metadata_.outputs, is_state_output)};
-    std::erase_if(metadata_.ties, [&is_state_input](const TiedAxes& tie) {
-      return is_state_input[tie.input] || is_state_input[tie.other_input];
+    numbers_ = {.inputs = hide(metadata_.inputs, is_fed),
+                .outputs = hide(metadata_.outputs, is_kept)};
+    std::erase_if(metadata_.ties, [&is_fed](const TiedAxes& tie) {
+      return is_fed[tie.input] || is_fed[tie.other_input];
     });
     for (TiedAxes& tie : metadata_.ties) {
       tie.input = number_seen(tie.input);
       tie.other_input = number_seen(tie.other_input);
     }
-    metadata_.state_bytes = plan_.bytes;
-    metadata_.states_have_rows = plan_.has_rows;
-    metadata_.prepared_bytes += 2 * plan_.bytes;  // before and after
+    metadata_.sequences.state_bytes = plan_.bytes;
+    metadata_.sequences.first_states = plan_.first_states;
+    metadata_.sequences.have_rows = plan_.has_rows;
+    // States before and after, and the elements of controls.
+    metadata_.prepared_bytes += 2 * plan_.bytes + plan_.controls.size() * kMostControlBytes;
   }
 
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
@@ -257,11 +237,11 @@ class SequenceModel final : public LoadedModel {
  private:
   // The numbers of those that are left.
   static std::vector<uint16_t> hide(std::vector<TensorSpec>& specs,
-                                    const std::vector<bool>& is_state) {
+                                    const std::vector<bool>& is_hidden) {
     std::vector<TensorSpec> seen;
     std::vector<uint16_t> numbers;
     for (size_t i = 0; i < specs.size(); ++i) {
-      if (is_state[i]) continue;
+      if (is_hidden[i]) continue;
       seen.push_back(std::move(specs[i]));
       numbers.push_back(static_cast<uint16_t>(i));
     }

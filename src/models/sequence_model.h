@@ -1,9 +1,10 @@
 // SequenceModel: a model whose states the server keeps, around the model as a backend loaded it.
-// Its clients see neither the inputs nor the outputs of states. InferRequest::state says where
-// the states of a sequence lie; with nullptr they are zeros that nobody keeps (a warm-up).
+// Its clients see neither the inputs nor the outputs of states, nor the controls: inputs that tell
+// the model of its sequence. InferRequest::turn says where the states of a sequence lie; with
+// nullptr they are those of a beginning, and nobody keeps them (a warm-up).
 //
 // A request alone has its states bound where they lie. For a packed run they are gathered into one
-// tensor. The new states go to InferRequest::new_state. The owner of the request makes them
+// tensor. The new states go to SequenceTurn::new_state. The owner of the request makes them
 // those of the sequence once it has ended well.
 //
 // Threads: as those of the model within; one request of a sequence at a time (module sequences).

@@ -4,6 +4,9 @@
 #include <lumen/tensor/type_text.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace lumen::models {
@@ -21,11 +24,21 @@ bool agrees(const StatedTensor& stated, const TensorSpec& tensor, bool has_rows)
   return true;
 }
 
-Status check_side(std::string_view side, const std::vector<StatedTensor>& stated,
-                  const std::vector<TensorSpec>& tensors, bool has_rows) {
+using Tensors = std::span<const std::vector<TensorSpec>* const>;
+
+const TensorSpec* tensor_named(Tensors tensors, const std::string& name) {
+  for (const std::vector<TensorSpec>* some : tensors) {
+    const auto found = std::ranges::find(*some, name, &TensorSpec::name);
+    if (found != some->end()) return &*found;
+  }
+  return nullptr;
+}
+
+Status check_side(std::string_view side, const std::vector<StatedTensor>& stated, Tensors tensors,
+                  bool has_rows) {
   for (const StatedTensor& one : stated) {
-    const auto found = std::ranges::find(tensors, one.name, &TensorSpec::name);
-    const bool is_there = found != tensors.end();
+    const TensorSpec* const found = tensor_named(tensors, one.name);
+    const bool is_there = found != nullptr;
     if (is_there && agrees(one, *found, has_rows)) continue;
     const std::string got = type_text(one.type, one.dims);
     const std::string wanted =
@@ -47,8 +60,12 @@ Status check_stated(const StatedForm& form, const ModelMetadata& metadata) {
                          form.name.c_str(), metadata.name.c_str());
   }
   const bool has_rows = form.max_batch_size.value_or(0) > 0;
-  LUMEN_RETURN_IF_ERROR(check_side("input", form.inputs, metadata.inputs, has_rows));
-  return check_side("output", form.outputs, metadata.outputs, has_rows);
+  // A model in Python has to name all of its tensors, those that its clients do not see, too.
+  const SequenceForm& hidden = metadata.sequences;
+  const std::array inputs = {&metadata.inputs, &hidden.states, &hidden.controls};
+  const std::array outputs = {&metadata.outputs, &hidden.new_states};
+  LUMEN_RETURN_IF_ERROR(check_side("input", form.inputs, inputs, has_rows));
+  return check_side("output", form.outputs, outputs, has_rows);
 }
 
 }  // namespace lumen::models

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <lumen/base/limits.h>
+#include <lumen/models/sequence_turn.h>
 #include <lumen/service/call.h>
 
 #include <algorithm>
@@ -54,8 +55,6 @@ struct Ask {
   Ask* next = nullptr;    // of the inbox
   Ask* behind = nullptr;  // of those that wait for the same sequence
   Kind kind = Kind::kTurn;
-  bool starts = false;
-  bool ends = false;
   bool has_failed = false;
   Answer answer = Answer::kItsTurn;
   // A state, and the number of the call in all upper bits: a thread that abandons a call which was
@@ -67,6 +66,8 @@ struct Ask {
   uint64_t now_ns = 0;
   uint64_t hash = 0;
   SequenceKey key{};
+  // The call's, once it has its turn; its id is the key's.
+  models::SequenceTurn turn{};
 
   [[nodiscard]] static uint64_t word_of(uint64_t number, AskState state) noexcept {
     return number << 2 | static_cast<uint64_t>(state);

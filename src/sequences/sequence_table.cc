@@ -33,25 +33,27 @@ void add_to(std::atomic<uint64_t>& counter, uint64_t change) noexcept {
 }  // namespace
 
 Result<std::unique_ptr<SequenceTable>> SequenceTable::create(const models::SequenceOptions& options,
-                                                             size_t state_bytes, size_t calls,
+                                                             const models::SequenceForm& form,
+                                                             size_t calls,
                                                              std::atomic<uint64_t>& live) {
   const std::array<size_t, 3> sizes = {buckets_for(options.most) * sizeof(Sequence*),
                                        options.most * sizeof(Sequence),
-                                       2 * options.most * state_bytes};
+                                       2 * options.most * form.state_bytes};
   std::array<Mapping, 3> memory;
   for (size_t i = 0; i < sizes.size(); ++i) {
     Result<Mapping> mapping = Mapping::create(sizes[i]);
     if (!mapping.ok()) return mapping.status();
     memory[i] = std::move(*mapping);
   }
-  return std::unique_ptr<SequenceTable>(
-      new SequenceTable(options, state_bytes, calls, live, memory));
+  return std::unique_ptr<SequenceTable>(new SequenceTable(options, form, calls, live, memory));
 }
 
-SequenceTable::SequenceTable(const models::SequenceOptions& options, size_t state_bytes,
-                             size_t calls, std::atomic<uint64_t>& live, std::span<Mapping> memory)
+SequenceTable::SequenceTable(const models::SequenceOptions& options,
+                             const models::SequenceForm& form, size_t calls,
+                             std::atomic<uint64_t>& live, std::span<Mapping> memory)
     : idle_ns_(options.idle_ms * 1'000'000),
-      state_bytes_(state_bytes),
+      state_bytes_(form.state_bytes),
+      first_states_(form.first_states),
       bucket_memory_(std::move(memory[0])),
       sequence_memory_(std::move(memory[1])),
       state_memory_(std::move(memory[2])),
@@ -84,14 +86,16 @@ Ask* SequenceTable::ask(service::Call& call, uint64_t now_ns) noexcept {
   Ask* ask = nullptr;
   if (!free_asks_.try_pop(ask)) return nullptr;
   ask->kind = Ask::Kind::kTurn;
-  ask->starts = call.sequence.starts;
-  ask->ends = call.sequence.ends;
   ask->call = &call;
   ask->sequence = nullptr;
   ask->behind = nullptr;
   ask->now_ns = now_ns;
   ask->key.set(call.sequence);
   const std::string_view text = ask->key.text();
+  ask->turn = {.starts = call.sequence.starts,
+               .ends = call.sequence.ends,
+               .number = ask->key.number,
+               .text = text};
   ask->hash = hash_
                   .xxh3(text.empty() ? std::as_bytes(std::span(&ask->key.number, 1))
                                      : std::as_bytes(std::span(text)))
@@ -156,7 +160,7 @@ void SequenceTable::turn(Ask& ask, uint64_t now_ns) noexcept {
     }
   }
   if (sequence == nullptr) {
-    if (!ask.starts) return answer_or_free(ask, Answer::kUnknown);
+    if (!ask.turn.starts) return answer_or_free(ask, Answer::kUnknown);
     sequence = add(ask, now_ns);
     if (sequence == nullptr) return answer_or_free(ask, Answer::kFull);
   }
@@ -173,7 +177,7 @@ void SequenceTable::turn(Ask& ask, uint64_t now_ns) noexcept {
 
 void SequenceTable::finish(Ask& ask) noexcept {
   Sequence& sequence = *ask.sequence;
-  const bool is_over = ask.has_failed ? sequence.is_fresh : ask.ends;
+  const bool is_over = ask.has_failed ? sequence.is_fresh : ask.turn.ends;
   if (!ask.has_failed) {
     sequence.is_fresh = false;
     std::swap(sequence.state, sequence.new_state);
@@ -210,11 +214,17 @@ void SequenceTable::settle(Sequence& sequence, bool is_over, uint64_t now_ns) no
 bool SequenceTable::begin(Sequence& sequence, Ask& ask) noexcept {
   ask.sequence = &sequence;
   sequence.running = &ask;
-  if (ask.starts) {
-    std::memset(sequence.state, 0, state_bytes_);
+  if (ask.turn.starts) {
+    if (first_states_.empty()) {
+      std::memset(sequence.state, 0, state_bytes_);
+    } else {
+      std::memcpy(sequence.state, first_states_.data(), state_bytes_);
+    }
     sequence.is_fresh = true;
     add_to(started_, 1);
   }
+  ask.turn.state = sequence.state;
+  ask.turn.new_state = sequence.new_state;
   return answer(ask, Answer::kItsTurn);
 }
 
@@ -227,8 +237,7 @@ bool SequenceTable::answer(Ask& ask, Answer answer) noexcept {
     default: return true;  // its thread goes on with it
   }
   if (answer == Answer::kItsTurn) {
-    call.infer.state = ask.sequence->state;
-    call.infer.new_state = ask.sequence->new_state;
+    call.infer.turn = &ask.turn;
     service::resume(call);
     return true;
   }

@@ -14,6 +14,7 @@
 
 #include <lumen/answers/keyed_hash.h>
 #include <lumen/memory/mapping.h>
+#include <lumen/models/metadata.h>
 #include <lumen/models/sequence_options.h>
 #include <lumen/queue/mpmc_queue.h>
 #include <lumen/sequences/sequences.h>
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace lumen::sequences {
 
@@ -48,10 +50,10 @@ static_assert(sizeof(Sequence) + sizeof(Sequence*) <= 240);
 
 class SequenceTable {
  public:
-  // `state_bytes` of each sequence; `calls`: that may be at work at once, 1 or more; `live`: where
-  // the live ones are counted, 0 now, for others to read.
+  // `form`: of the model, which keeps states; `calls`: that may be at work at once, 1 or more;
+  // `live`: where the live ones are counted, 0 now, for others to read.
   [[nodiscard]] static Result<std::unique_ptr<SequenceTable>> create(
-      const models::SequenceOptions& options, size_t state_bytes, size_t calls,
+      const models::SequenceOptions& options, const models::SequenceForm& form, size_t calls,
       std::atomic<uint64_t>& live);
 
   // Puts the question of a call. nullptr: too many are on the way. Otherwise `call.sequence_ask` is
@@ -74,8 +76,8 @@ class SequenceTable {
   [[nodiscard]] bool is_idle() const noexcept;
 
  private:
-  SequenceTable(const models::SequenceOptions& options, size_t state_bytes, size_t calls,
-                std::atomic<uint64_t>& live, std::span<Mapping> memory);
+  SequenceTable(const models::SequenceOptions& options, const models::SequenceForm& form,
+                size_t calls, std::atomic<uint64_t>& live, std::span<Mapping> memory);
 
   void work(Ask& ask) noexcept;
   void turn(Ask& ask, uint64_t now_ns) noexcept;
@@ -103,6 +105,7 @@ class SequenceTable {
 
   const uint64_t idle_ns_;
   const size_t state_bytes_;
+  const std::vector<std::byte> first_states_;  // of a sequence that begins; empty: zeros
   const answers::KeyedHash hash_;
   const Mapping bucket_memory_;
   const Mapping sequence_memory_;

@@ -9,10 +9,29 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace lumen::sequences {
 namespace {
+
+// Whether a model's input of ids has this one; without such an input it has.
+bool takes_id(std::optional<ElementType> type, const wire::SequenceWishes& id) noexcept {
+  if (!type || *type == ElementType::kBytes) return true;
+  if (!id.text.empty()) return false;
+  switch (*type) {
+    case ElementType::kInt32: return id.number <= INT32_MAX;
+    case ElementType::kUint32: return id.number <= UINT32_MAX;
+    case ElementType::kInt64: return id.number <= INT64_MAX;
+    default: return true;
+  }
+}
+
+// Of a literal.
+std::string_view type_of_ids(const models::ModelMetadata& metadata) noexcept {
+  return element_type_name(*metadata.sequences.id_type);
+}
 
 // A request that no sequence takes.
 Status check(const service::Call& call) noexcept {
@@ -24,7 +43,13 @@ Status check(const service::Call& call) noexcept {
                          "sequence_start",
                          metadata.name.c_str());
   }
-  const uint32_t rows = metadata.states_have_rows ? rows_of(call.infer) : 1;
+  if (!takes_id(metadata.sequences.id_type, call.sequence)) {
+    return Status::error(Code::kInvalidArgument,
+                         "model '%s' takes the ids of sequences as %s, as which sequence_id does "
+                         "not fit; send a number of that type",
+                         metadata.name.c_str(), type_of_ids(metadata).data());
+  }
+  const uint32_t rows = metadata.sequences.have_rows ? rows_of(call.infer) : 1;
   if (rows == 1) return {};
   return Status::error(Code::kInvalidArgument,
                        "model '%s' keeps states of sequences, each of one row; got inputs of %lld "
@@ -40,13 +65,13 @@ Sequences::Sequences(size_t calls, telemetry::Counters& counters)
 Sequences::~Sequences() = default;
 
 Status Sequences::add(const models::Model& model) {
-  const size_t state_bytes = model.metadata().state_bytes;
-  if (state_bytes == 0) return {};
+  const models::SequenceForm& form = model.metadata().sequences;
+  if (form.state_bytes == 0) return {};
   const std::lock_guard lock(mutex_);
   Status status;
   try {
     Result<std::unique_ptr<SequenceTable>> table = SequenceTable::create(
-        model.sequences(), state_bytes, calls_, counters_.live_sequences(model.index()));
+        model.sequences(), form, calls_, counters_.live_sequences(model.index()));
     if (table.ok()) {
       tables_[model.index()] = std::move(*table);
       return {};
@@ -68,7 +93,7 @@ void Sequences::remove(const models::Model& model) noexcept {
 
 service::StepOutcome Sequences::before(service::Call& call) noexcept {
   const models::Model& model = *call.infer.model;
-  if (model.metadata().state_bytes == 0) return service::StepOutcome::kNext;
+  if (model.metadata().sequences.state_bytes == 0) return service::StepOutcome::kNext;
   SequenceTable* const table = tables_[model.index()].get();
   call.infer.status = check(call);
   if (!call.infer.status.ok()) return service::StepOutcome::kDone;
@@ -87,8 +112,7 @@ service::StepOutcome Sequences::before(service::Call& call) noexcept {
   }
   if (!SequenceTable::is_answered(*ask)) return service::StepOutcome::kParked;
   if (ask->answer == Answer::kItsTurn) {
-    call.infer.state = ask->sequence->state;
-    call.infer.new_state = ask->sequence->new_state;
+    call.infer.turn = &ask->turn;
     return service::StepOutcome::kNext;
   }
   call.infer.status = refusal(ask->answer, call);

@@ -54,18 +54,37 @@ void write_response_cache(JsonWriter& json, const models::ResponseCacheOptions& 
   json.end_object();
 }
 
+void write_controls(JsonWriter& json, const models::SequenceOptions& sequences) {
+  json.key("controls").begin_array();
+  for (const models::ControlOptions& control : sequences.controls) {
+    json.begin_object().key("input").string(control.input);
+    json.key("kind").string(models::kControlNames[static_cast<size_t>(control.kind)]);
+    if (control.kind != models::ControlOptions::Kind::kId) {
+      json.key("values").begin_array().number(control.value_if_false);
+      json.number(control.value_if_true).end_array();
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
 void write_sequences(JsonWriter& json, const models::Model& model) {
   const models::SequenceOptions& sequences = model.sequences();
   json.key("sequences").begin_object().key("states").begin_array();
   for (size_t i = 0; i < sequences.states.size(); ++i) {
-    const models::TensorSpec& state = model.metadata().states[i];
+    const models::TensorSpec& state = model.metadata().sequences.states[i];
     json.begin_object().key("input").string(state.name);
     json.key("output").string(sequences.states[i].output);
     json.key("datatype").string(element_type_name(state.type)).key("shape").begin_array();
     for (const int64_t size : state.shape.dimensions()) json.integer(size);
-    json.end_array().end_object();
+    json.end_array();
+    const std::string& initial_file = sequences.states[i].initial_file;
+    if (!initial_file.empty()) json.key("initial_file").string(initial_file);
+    json.end_object();
   }
-  json.end_array().key("idle_ms").unsigned_integer(sequences.idle_ms);
+  json.end_array();
+  if (!sequences.controls.empty()) write_controls(json, sequences);
+  json.key("idle_ms").unsigned_integer(sequences.idle_ms);
   json.key("most").unsigned_integer(sequences.most).end_object();
 }
 
@@ -75,7 +94,7 @@ void write_choice(JsonWriter& json, const models::Model& model) {
   const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();
   write_response_cache(json, model.response_cache());
-  if (!model.metadata().states.empty()) write_sequences(json, model);
+  if (!model.metadata().sequences.states.empty()) write_sequences(json, model);
   if (!model.precision().empty()) json.key("precision").string(model.precision());
   if (!model.precision_why().empty()) json.key("precision_why").string(model.precision_why());
   json.key("backend").string(choice.backend);

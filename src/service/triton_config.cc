@@ -87,18 +87,63 @@ void write_steps(JsonWriter& json, const models::EnsemblePlan& plan) {
   json.end_array().end_object();
 }
 
+// A boolean, or a number of the tensor's type.
+void write_value(JsonWriter& json, ElementType type, double value) {
+  switch (type) {
+    case ElementType::kBool: json.boolean(value != 0); break;
+    case ElementType::kInt32: json.integer(static_cast<int64_t>(value)); break;
+    default: json.number(static_cast<float>(value));
+  }
+}
+
+void write_control(JsonWriter& json, const models::ControlOptions& control, ElementType type) {
+  using Kind = models::ControlOptions::Kind;
+  constexpr std::array<std::string_view, 4> kKinds = {
+      "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_END", "CONTROL_SEQUENCE_READY",
+      "CONTROL_SEQUENCE_CORRID"};
+  json.begin_object().key("name").string(control.input);
+  json.key("control").begin_array().begin_object();
+  json.key("kind").string(kKinds[static_cast<size_t>(control.kind)]);
+  if (control.kind == Kind::kId) {
+    json.key("data_type").string(type_of(type));
+  } else {
+    json.key(type == ElementType::kBool    ? "bool_false_true"
+             : type == ElementType::kInt32 ? "int32_false_true"
+                                           : "fp32_false_true");
+    json.begin_array();
+    write_value(json, type, control.value_if_false);
+    write_value(json, type, control.value_if_true);
+    json.end_array();
+  }
+  json.end_object().end_array().end_object();
+}
+
 void write_sequences(JsonWriter& json, const models::Model& model, bool has_rows) {
   constexpr uint64_t kUsOfAMs = 1000;
   const models::SequenceOptions& sequences = model.sequences();
   json.key("sequence_batching").begin_object();
   json.key("max_sequence_idle_microseconds").unsigned_integer(sequences.idle_ms * kUsOfAMs);
+  if (!sequences.controls.empty()) {
+    json.key("control_input").begin_array();
+    for (size_t i = 0; i < sequences.controls.size(); ++i) {
+      write_control(json, sequences.controls[i], model.metadata().sequences.controls[i].type);
+    }
+    json.end_array();
+  }
   json.key("state").begin_array();
   for (size_t i = 0; i < sequences.states.size(); ++i) {
-    const models::TensorSpec& state = model.metadata().states[i];
+    const models::TensorSpec& state = model.metadata().sequences.states[i];
     json.begin_object().key("input_name").string(state.name);
     json.key("output_name").string(sequences.states[i].output);
     json.key("data_type").string(type_of(state.type));
     write_dims(json, state.shape, has_rows);
+    const std::string& file = sequences.states[i].initial_file;
+    if (!file.empty()) {
+      json.key("initial_state").begin_array().begin_object();
+      json.key("name").string(file).key("data_type").string(type_of(state.type));
+      write_dims(json, state.shape, has_rows);
+      json.key("data_file").string(file).end_object().end_array();
+    }
     json.end_object();
   }
   json.end_array().end_object();
@@ -145,8 +190,8 @@ void write_triton_config(JsonWriter& json, const models::Model& model) {
       .unsigned_integer(by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
   write_tensors(json, "input", metadata.inputs, by_rows);
   write_tensors(json, "output", metadata.outputs, by_rows);
-  const bool keeps_states = !metadata.states.empty();
-  if (keeps_states) write_sequences(json, model, by_rows && metadata.states_have_rows);
+  const bool keeps_states = !metadata.sequences.states.empty();
+  if (keeps_states) write_sequences(json, model, by_rows && metadata.sequences.have_rows);
   // Triton has one of the two; sequences share runs all the same.
   if (by_rows && ensemble == nullptr && !keeps_states)
     json.key("dynamic_batching").begin_object().end_object();

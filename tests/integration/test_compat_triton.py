@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 from google.protobuf import json_format, text_format
-from integration import triton_cases
+from integration import triton_cases, triton_sequences
 from integration.harness import (
     FIXTURES,
     ROOT,
@@ -70,6 +71,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonSe
     sources = [FIXTURES / name for name in names] + [FIXTURES.parent / "backend" / "identity_bytes"]
     models = copy_models(folder / "lumen", sources)
     write_ensemble(models)
+    triton_sequences.write_for_lumen(models)
     flags = ["--backend", "onnxruntime", "--tcp-shm", "on", "--tcp-control", "on"]
     flags += ["--load-files", "on"]
     with (
@@ -205,6 +207,46 @@ def counts_of(address: tuple[str, int]) -> dict[str, list[int]]:
     return counts
 
 
+def answer_of(reply: Reply) -> dict[str, list[Any]] | None:
+    """The outputs; None: the request was refused."""
+    if reply.status != 200:
+        return None
+    return {output["name"]: output["data"] for output in reply.json()["outputs"]}
+
+
+@pytest.mark.parametrize("model", triton_sequences.MODELS)
+@pytest.mark.parametrize("seed", range(4))
+def test_sequences_and_what_models_are_told_of_them_are_as_in_triton(
+    both: Addresses, model: str, seed: int
+) -> None:
+    """Starts, ends and requests at random, also of sequences that are not live."""
+    rng = random.Random(f"{model} {seed}")
+    shape = [1, 1] if model == "sequence_numbers" else [1]
+    ids = [2**40 * seed + number for number in range(1, 6)]
+    answered = 0
+    for _ in range(150):
+        x = {"name": "x", "datatype": "INT32", "shape": shape, "data": [rng.randint(-999, 999)]}
+        parameters = {"sequence_id": rng.choice(ids)}
+        parameters |= {"sequence_start": True} if rng.random() < 0.3 else {}
+        parameters |= {"sequence_end": True} if rng.random() < 0.2 else {}
+        body = json.dumps({"inputs": [x], "parameters": parameters}).encode()
+        request = Ask("POST", f"/v2/models/{model}/infer", body)
+        theirs, ours = (ask(address, request) for address in both)
+        assert answer_of(theirs) == answer_of(ours), (parameters, theirs, ours)
+        answered += ours.status == 200
+        assert ours.status in (200, 400), ours
+    assert 50 < answered < 150, "some are refused"
+
+
+def test_a_configuration_of_sequences_is_read_as_triton_reads_it(both: Addresses) -> None:
+    for name in triton_sequences.MODELS:
+        path = f"/v2/models/{name}/config"
+        theirs, ours = (config_of(ask(at, Ask("GET", path)).json()) for at in both)
+        for field in ("max_sequence_idle_microseconds", "control_input"):
+            found = [getattr(config.sequence_batching, field) for config in (theirs, ours)]
+            assert found[0] == found[1], (name, field)
+
+
 def test_calls_of_grpc_are_answered_as_triton_does_but_for_the_listed_ones(
     servers: tuple[TritonServer, Server],
 ) -> None:
@@ -229,6 +271,17 @@ def test_lumen_bench_measures_tritons_grpc(servers: tuple[TritonServer, Server])
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
     assert row["requests"] == 50 and row["errors"]["count"] == 0
+
+
+def test_lumen_bench_sends_triton_sequences(servers: tuple[TritonServer, Server]) -> None:
+    host, port = servers[0].address
+    for url in (f"grpc://{servers[0].grpc}", f"http://{host}:{port}"):
+        words = ["bench", url, "--model", "sequence_numbers", "--requests", "60"]
+        words += ["--clients", "3", "--sequence-length", "4", "--json"]
+        done = subprocess.run([lumen_binary(), *words], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)["rows"]
+        assert row["requests"] == 60 and row["errors"]["count"] == 0
 
 
 def test_the_config_that_triton_says_is_taken(both: Addresses) -> None:

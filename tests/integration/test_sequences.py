@@ -510,12 +510,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "dims": (in_triton(state=[{**TRITON, "dims": [HIDDEN + 1]}]), "the model takes FP32"),
     "values": (
-        in_triton(state=[{**TRITON, "initial_state": [{"data_file": "h0"}]}]),
-        "a sequence begins with zeros",
+        in_triton(state=[{**TRITON, "initial_state": [{"data_file": "../h0"}]}]),
+        "the name of a file in the model's folder",
     ),
     "controls": (
         in_triton(control_input=[{"name": "START"}]),
-        "sequence_batching.control_input",
+        "sequence_batching.control_input[0].control",
     ),
     "stateless": (in_triton(state=[], direct={}), "sequence_batching.state"),
 }

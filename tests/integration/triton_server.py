@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
+from integration import triton_sequences
 from integration.harness import PATIENCE, ROOT, eventually
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -98,6 +99,7 @@ ensemble_scheduling {
 def write_repository(folder: Path) -> Path:
     (folder / "sums" / "1").mkdir(parents=True)
     (folder / "sums" / "config.pbtxt").write_text(ENSEMBLE)
+    triton_sequences.write_for_triton(folder, PROGRAM)
     for name, (inputs, outputs, body) in MODELS.items():
         version = folder / name / "1"
         version.mkdir(parents=True)
@@ -136,7 +138,7 @@ class TritonServer:
         words += [
             "--model-control-mode",
             "explicit",
-            *[f"--load-model={n}" for n in (*MODELS, "sums")],
+            *[f"--load-model={n}" for n in (*MODELS, "sums", *triton_sequences.MODELS)],
         ]
         for name, port in (("http", http), ("grpc", grpc), ("metrics", metrics)):
             words += [f"--{name}-address", "127.0.0.1", f"--{name}-port", str(port)]

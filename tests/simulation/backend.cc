@@ -118,6 +118,7 @@ std::shared_ptr<models::FakeControl> some_control() {
     control->adds[model] = added_by(model);
   }
   control->models_with_a_state.insert(kModelWithState);
+  control->models_told_of_a_start.insert(kModelWithState);
   return control;
 }
 

@@ -20,6 +20,9 @@ inline constexpr const char* kEnsembles[] = {"plus_one_and_two", "plus_one_and_t
 inline constexpr const char* kModelThatDoesNotLoad = "broken";
 // It keeps the sum of a sequence so far.
 inline constexpr const char* kModelWithState = "sum_so_far";
+// Its sums begin with a state of kFirstState, and it is told of a start by kToldOfStart.
+inline constexpr float kFirstState = 7;
+inline constexpr float kToldOfStart = 1000;
 float added_by(const std::string& model);
 
 // A request with a value below -1, which the engine does not measure with, fails, and its error

@@ -284,7 +284,8 @@ void SimClient::check_sequence(const Asked& asked, int status, const std::string
     sum_.clear();
     sum_is_known_ = true;
   }
-  std::vector<float> before = is_shared || asked.place.starts ? std::vector<float>(4) : sum_;
+  const std::vector<float> at_start(4, kFirstState + kToldOfStart);
+  std::vector<float> before = is_shared || asked.place.starts ? at_start : sum_;
   const bool is_known = is_shared || asked.place.starts || sum_is_known_;
   if (!is_shared && asked.place.starts) {
     // Refused at the door, it leaves the sequence as it was; by its run, none is left.

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -148,9 +149,14 @@ void World::start() {
   }
   // Few, so that some are refused; of some worlds they are dropped after a pause of their client.
   files_.write("models/" + std::string(kModelWithState) + "/config.json",
-               std::string(R"({"sequences": {"states": [{"input": "h", "output": "h_out"}], )") +
-                   R"("most": )" + std::to_string(1 + random().below(8)) + R"(, "idle_ms": )" +
+               R"({"sequences": {"states": [{"input": "h", "output": "h_out", "initial_file": "h"}],
+                   "controls": [{"input": "start", "kind": "start", "values": [0, )" +
+                   std::to_string(kToldOfStart) + R"(]}], "most": )" +
+                   std::to_string(1 + random().below(8)) + R"(, "idle_ms": )" +
                    std::to_string(random().one_in(3) ? 1 : 60'000) + "}}");
+  const std::array<float, 4> first = {kFirstState, kFirstState, kFirstState, kFirstState};
+  files_.write("models/" + std::string(kModelWithState) + "/initial_state/h",
+               {reinterpret_cast<const char*>(first.data()), sizeof(first)});
   auto started = server::Server::start(options_, make_backend(control_, regions_));
   if (!started.ok()) fail("the server does not start: %s", started.status().c_message());
   server_ = std::move(*started);

@@ -47,6 +47,20 @@ void add_tensor(TensorView& output, const std::byte* more) {
   }
 }
 
+// `more`: a number for each row.
+void add_to_rows(TensorView& output, const std::byte* more) {
+  const auto rows = static_cast<size_t>(output.shape[0]);
+  const size_t row_bytes = output.byte_size / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    float number = 0;
+    std::memcpy(&number, more + row * sizeof(number), sizeof(number));
+    TensorView one = output;
+    one.data += row * row_bytes;
+    one.byte_size = row_bytes;
+    add_to(one, number);
+  }
+}
+
 void repeat_rows(std::span<const std::byte> source, size_t repeats, TensorView& output) {
   const size_t row_bytes = source.size() / static_cast<size_t>(output.shape[0]);
   std::byte* place = output.data;
@@ -123,6 +137,9 @@ Status run_model(const FakeRun& fake, InferRequest& request,
     if (has_state) {
       const size_t other = 1 - index;
       add_tensor(output, staged.empty() ? request.inputs[other].data : staged[other].data());
+    }
+    if (control.models_told_of_a_start.contains(metadata.name)) {
+      add_to_rows(output, staged.empty() ? request.inputs[2].data : staged[2].data());
     }
     if (control.models_that_sum_rows.contains(metadata.name)) sum_rows(output);
   }
@@ -283,6 +300,10 @@ class FakeModel final : public LoadedModel {
     metadata_.inputs.push_back({"h", ElementType::kFp32, FakeControl::row_of_four()});
     metadata_.outputs = {{"y", ElementType::kFp32, FakeControl::row_of_four()},
                          {"h_out", ElementType::kFp32, FakeControl::row_of_four()}};
+    if (!control_->models_told_of_a_start.contains(source.name)) return;
+    Shape number_a_row = FakeControl::row_of_four();
+    number_a_row[1] = 1;
+    metadata_.inputs.push_back({"start", ElementType::kFp32, number_a_row});
   }
   const ModelMetadata& metadata() const noexcept override { return metadata_; }
   Result<std::unique_ptr<Instance>> create_instance(std::span<const uint32_t>) override {

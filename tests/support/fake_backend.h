@@ -54,6 +54,8 @@ class FakeControl {
   // inputs and the model's number, so that a kept `h` holds the sum of a sequence so far. Rows are
   // not repeated.
   std::set<std::string> models_with_a_state;
+  // Of these: they have a third input, `start`, of one number a row, which is added as well.
+  std::set<std::string> models_told_of_a_start;
   // The least time of a call with so many rows, polled on the thread that starts it, an
   // asynchronous device's calls too; nullptr: as long as it takes.
   uint64_t (*cost_ns)(uint64_t rows) = nullptr;

@@ -17,6 +17,7 @@ set(LUMEN_FUZZED_model_config src/models/model_config.cc src/models/ensemble_con
 set(LUMEN_FUZZED_region_request src/server/region_request.cc src/server/job_json.cc src/service/shared_region.cc
     src/memory/truncation_guard.cc)
 set(LUMEN_FUZZED_repository_scan src/models/repository_scan.cc src/models/scan_files.cc src/models/model_config.cc
+    src/models/initial_states.cc
     src/models/ensemble_config.cc src/models/picture_config.cc src/models/sequence_config.cc
     src/models/triton_keys.cc src/models/triton_values.cc src/models/warm_up_config.cc)
 set(LUMEN_FUZZED_picture src/pictures/decode.cc src/pictures/jpeg.cc src/pictures/png.cc src/pictures/resize.cc)

@@ -28,6 +28,7 @@ set(LUMEN_UNITY_ALONE
     src/models/row_values.cc
     src/models/scan_files.cc
     src/models/sequence_config.cc
+    src/models/sequence_inputs.cc
     src/models/sequence_plan.cc
     src/net/make_loop.cc
     src/server/recordings.cc

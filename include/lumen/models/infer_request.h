@@ -17,6 +17,7 @@
 namespace lumen::models {
 
 class Model;
+struct SequenceTurn;
 
 // How long the parts of a run on a device took; 0: not measured, as most runs are not.
 struct DeviceTimes {
@@ -87,10 +88,9 @@ struct InferRequest {
   AllocatorType allocator_type{};  // of `memory`, for the telemetry
   void* owner = nullptr;           // for complete()
   CompletionSink* sink = nullptr;  // woken after complete(), if given
-  // Of a model that keeps states: those of its sequence, which the run reads, and the memory for
-  // the new ones. nullptr, both: of no sequence, its states are zeros and not kept.
-  const std::byte* state = nullptr;
-  std::byte* new_state = nullptr;
+  // Of a model that keeps states: its sequence. nullptr: of none, its states are those of a
+  // beginning and not kept.
+  const SequenceTurn* turn = nullptr;
   // For the latency budget: time that it has lain in its socket, and that its way back will take.
   uint64_t outside_ns = 0;
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,23 @@ struct TiedAxes {
   uint16_t other_axis = 0;
 };
 
+// Of a model that keeps states between the requests of a sequence, which no tensor of its metadata
+// names.
+struct SequenceForm {
+  // The inputs of the model that read them, in the order of its configuration, and the outputs that
+  // write them.
+  std::vector<TensorSpec> states{};
+  std::vector<TensorSpec> new_states{};
+  // The inputs that tell the model of its sequence, in the order of its configuration.
+  std::vector<TensorSpec> controls{};
+  size_t state_bytes = 0;                 // of one sequence; 0: the model keeps none
+  std::vector<std::byte> first_states{};  // of one that begins; empty: zeros
+  // States of several sequences fit into one run, as rows of one tensor.
+  bool have_rows = true;
+  // A control takes the id, as such elements; nullopt: none does.
+  std::optional<ElementType> id_type{};
+};
+
 struct ModelMetadata {
   std::string name;
   std::string version;   // digits
@@ -41,12 +59,7 @@ struct ModelMetadata {
   bool takes_empty_tensors = false;  // inputs may have free axes of size 0
   // Of a request's memory that an instance takes for each row, beside the outputs.
   size_t prepared_bytes = 0;
-  // States of a sequence, which the server keeps and no tensor above names: the inputs of the model
-  // that read them, in the order of its configuration.
-  std::vector<TensorSpec> states{};
-  size_t state_bytes = 0;  // of one sequence; 0: the model keeps none
-  // States of several sequences fit into one run, as rows of one tensor.
-  bool states_have_rows = true;
+  SequenceForm sequences{};
 };
 
 // Whether the model's shapes allow packing at all: every input and output has a free first axis and

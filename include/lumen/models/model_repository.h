@@ -89,7 +89,7 @@ class Model {
   [[nodiscard]] const ResponseCacheOptions& response_cache() const noexcept {
     return response_cache_;
   }
-  // Of a model that keeps states (ModelMetadata::state_bytes).
+  // Of a model that keeps states (ModelMetadata::sequences).
   [[nodiscard]] const SequenceOptions& sequences() const noexcept { return sequences_; }
   [[nodiscard]] const ModelScheduling& scheduling() const noexcept { return scheduling_; }
   // The traits of its backend; of a model that is ready.

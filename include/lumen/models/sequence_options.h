@@ -8,10 +8,12 @@
 #include <lumen/base/result.h>
 #include <lumen/models/metadata.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lumen::models {
@@ -23,12 +25,34 @@ struct StateOptions {
   // As a configuration in Triton's form says them; checked against the model.
   std::optional<ElementType> type{};
   std::optional<Shape> dims{};
+  // A file with the elements of a sequence that begins, and its bytes. Empty: zeros.
+  std::string initial_file{};
+  std::vector<std::byte> initial{};
 };
+
+// An input that the server fills with what it knows of the request's sequence.
+struct ControlOptions {
+  enum class Kind : uint8_t {
+    kStart,  // the request starts its sequence
+    kEnd,    // it ends it
+    kReady,  // the row is a request's, and none that fills up a run
+    kId,     // the id of the sequence
+  };
+  std::string input;
+  Kind kind = Kind::kStart;
+  // As a configuration in Triton's form says it; checked against the model.
+  std::optional<ElementType> type{};
+  // Of all kinds but kId.
+  double value_if_false = 0;
+  double value_if_true = 1;
+};
+constexpr std::array<std::string_view, 4> kControlNames = {"start", "end", "ready", "id"};
 
 struct SequenceOptions {
   static constexpr uint64_t kMostIdleMs = uint64_t{24} * 3600 * 1000;
   static constexpr uint32_t kMostSequences = 1'000'000;
   std::vector<StateOptions> states{};  // empty: the model keeps none
+  std::vector<ControlOptions> controls{};
   // A sequence without a request for so long is dropped.
   uint64_t idle_ms = 60'000;
   // Live ones; one more is refused.
@@ -45,12 +69,25 @@ struct StateTensor {
   size_t bytes = 0;
 };
 
+// A control as the model has it: one element for each sequence.
+struct ControlTensor {
+  size_t input = 0;
+  ControlOptions::Kind kind{};
+  ElementType type = ElementType::kFp32;
+  Shape shape{};  // of one sequence
+  // The element, of all kinds but kId.
+  std::array<std::byte, 4> bytes_if_false{};
+  std::array<std::byte, 4> bytes_if_true{};
+};
+
 struct SequencePlan {
   // Of all live sequences of a model together, each counted once; the server has two copies.
   static constexpr uint64_t kMostBytes = uint64_t{16} << 30;
-  std::vector<StateTensor> states{};  // in the order of the options
-  size_t bytes = 0;                   // of one sequence
-  // The first axis of each state is free: states of several sequences stand in one tensor.
+  std::vector<StateTensor> states{};      // in the order of the options
+  std::vector<ControlTensor> controls{};  // the same
+  size_t bytes = 0;                       // of one sequence
+  std::vector<std::byte> first_states{};  // of one that begins; empty: zeros
+  // The first axis of each state and control is free: several sequences stand in one tensor.
   bool has_rows = true;
 };
 

@@ -4,6 +4,7 @@
 #include "models/sequence_model.h"
 
 #include <lumen/memory/request_memory.h>
+#include <lumen/models/sequence_turn.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -150,9 +151,11 @@ struct Request {
 struct alignas(64) State {
   float value = 0;
   alignas(64) float after = -1;
+  SequenceTurn turn{};
   void give_to(InferRequest& request) {
-    request.state = reinterpret_cast<std::byte*>(&value);
-    request.new_state = reinterpret_cast<std::byte*>(&after);
+    turn.state = reinterpret_cast<std::byte*>(&value);
+    turn.new_state = reinterpret_cast<std::byte*>(&after);
+    request.turn = &turn;
   }
 };
 
@@ -165,10 +168,10 @@ TEST(SequenceModel, ClientsSeeNeitherInputsNorOutputsOfStates) {
   ASSERT_EQ(metadata.outputs.size(), 1u);
   EXPECT_EQ(metadata.outputs[0].name, "y");
   EXPECT_TRUE(metadata.ties.empty()) << "of two inputs one is left";
-  ASSERT_EQ(metadata.states.size(), 1u);
-  EXPECT_EQ(metadata.states[0].name, "h");
-  EXPECT_EQ(metadata.state_bytes, 64u);
-  EXPECT_TRUE(metadata.states_have_rows);
+  ASSERT_EQ(metadata.sequences.states.size(), 1u);
+  EXPECT_EQ(metadata.sequences.states[0].name, "h");
+  EXPECT_EQ(metadata.sequences.state_bytes, 64u);
+  EXPECT_TRUE(metadata.sequences.have_rows);
 }
 
 TEST(SequenceModel, ARequestReadsItsStateWhereItLiesAndWritesTheNewOneBesideIt) {
@@ -184,7 +187,7 @@ TEST(SequenceModel, ARequestReadsItsStateWhereItLiesAndWritesTheNewOneBesideIt) 
     EXPECT_THAT(request.answer(), ElementsAre(52));
     EXPECT_EQ(state.value, 5);
     EXPECT_EQ(state.after, 7);
-    EXPECT_EQ(behaviour.state_was_at, request.infer.state);
+    EXPECT_EQ(behaviour.state_was_at, request.infer.turn->state);
     EXPECT_EQ(request.infer.owner, &request);
     EXPECT_EQ(request.infer.inputs.data(), &request.view);
     EXPECT_EQ(request.infer.times.inferred_ns, 7u);
