@@ -132,6 +132,24 @@ int run_bench(const BenchArguments& arguments) {
   return arguments.mix.empty() ? run_bench_url(arguments) : run_bench_mix(arguments);
 }
 
+// The content of the requests.
+void add_request_options(CLI::App& bench, BenchArguments& arguments) {
+  bench.add_option("--input", arguments.inputs,
+                   "FILE.npy or NAME=FILE.npy; default: random values");
+  bench.add_option("--seed", arguments.seed, "seed of the random values; default 1");
+  bench
+      .add_option(
+          "--repeat-ratio", arguments.repeat_ratio,
+          "which share of the requests repeats an earlier input, the rest being fresh ones: "
+          "shows a response cache; default: all requests are the same")
+      ->check(CLI::Range(0.0, 1.0));
+  bench
+      .add_option("--sequence-length", arguments.sequence_length,
+                  "of a model that keeps states: requests of each sequence; each client has one at "
+                  "a time; default: requests name none")
+      ->check(CLI::Range(1, 1'000'000));
+}
+
 void add_options(CLI::App& bench, BenchArguments& arguments) {
   bench.add_option("url", arguments.url,
                    "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, "
@@ -179,20 +197,7 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
       .add_option("--timeout", arguments.timeout_s,
                   "seconds after which a request counts as failed; default 20")
       ->check(CLI::Range(0.001, 3'600.0));
-  bench.add_option("--input", arguments.inputs,
-                   "FILE.npy or NAME=FILE.npy; default: random values");
-  bench.add_option("--seed", arguments.seed, "seed of the random values; default 1");
-  bench
-      .add_option(
-          "--repeat-ratio", arguments.repeat_ratio,
-          "which share of the requests repeats an earlier input, the rest being fresh ones: "
-          "shows a response cache; default: all requests are the same")
-      ->check(CLI::Range(0.0, 1.0));
-  bench
-      .add_option("--sequence-length", arguments.sequence_length,
-                  "of a model that keeps states: requests of each sequence; each client has one at "
-                  "a time; default: requests name none")
-      ->check(CLI::Range(1, 1'000'000));
+  add_request_options(bench, arguments);
   bench.add_flag("--new-connection", arguments.new_connection,
                  "open a new connection for each request");
   bench

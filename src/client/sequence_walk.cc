@@ -3,10 +3,19 @@
 
 #include <lumen/wire/protobuf.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <string_view>
 
 namespace lumen::client {
+namespace {
+
+// Of one length; JSON takes the space.
+constexpr std::string_view kTrue = " true";
+constexpr std::string_view kFalse = "false";
+static_assert(kTrue.size() == kFalse.size());
+
+}  // namespace
 
 void SequencePlaces::write(const SequencePlace& place, char* request) const noexcept {
   if (is_grpc) {
@@ -17,9 +26,9 @@ void SequencePlaces::write(const SequencePlace& place, char* request) const noex
   }
   constexpr size_t kDigits = 9;
   std::to_chars(request + id, request + id + kDigits, place.id);
-  // JSON takes the space; both texts are of one length.
-  std::memcpy(request + starts, place.starts ? " true" : "false", 5);
-  std::memcpy(request + ends, place.ends ? " true" : "false", 5);
+  const auto text_of = [](bool is) -> std::string_view { return is ? kTrue : kFalse; };
+  std::ranges::copy(text_of(place.starts), request + starts);
+  std::ranges::copy(text_of(place.ends), request + ends);
 }
 
 }  // namespace lumen::client

@@ -1,4 +1,5 @@
-// The states with which sequences begin: files in a model's folder "initial_state", as Triton has them.
+// The states with which sequences begin: files in a model's folder "initial_state", as Triton has
+// them.
 // Threads: any. Memory: the heap. Errors: a Status with the path.
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace lumen::models {
 
-// Reads the files that the options name. `directory`: of the model, `path`. Appends the files' stamp.
+// Reads the files that the options name. `directory`: of the model, `path`. Appends the files'
+// stamp.
 [[nodiscard]] Status read_initial_states(int directory, const std::filesystem::path& path,
                                          const Bounds& bounds, SequenceOptions& options,
                                          std::string& stamp);

@@ -1,6 +1,6 @@
 // The inputs that a server feeds a model of sequences: states and controls, for the rows of a run.
-// Threads: those of the run. Memory: what is not bound where it lies goes to the request's scratch
-// memory. Errors: a Status that says what did not fit.
+// Threads: those of the run. Memory: the request's scratch memory, but for a state that is bound
+// where it lies. Errors: a Status that names the part without room.
 #pragma once
 
 #include <lumen/base/allocator.h>

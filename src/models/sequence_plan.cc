@@ -189,6 +189,10 @@ Status plan_controls(const SequenceOptions& options, const ModelMetadata& model,
         std::ranges::any_of(planned.controls, is_the_same)) {
       return refuse(one, "another control or state has the same input; name each once");
     }
+    const auto takes_id = [](const ControlTensor& other) { return other.kind == Kind::kId; };
+    if (control->kind == Kind::kId && std::ranges::any_of(planned.controls, takes_id)) {
+      return refuse(one, "another control takes the id, too; give it to one input");
+    }
     planned.has_rows = planned.has_rows && has_free_first_axis(model.inputs[control->input].shape);
     planned.controls.push_back(*control);
   }

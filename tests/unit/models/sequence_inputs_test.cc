@@ -173,6 +173,9 @@ TEST(SequenceControls, RefusesControlsThatDoNotFitTheModel) {
   EXPECT_THAT(refusal({.input = "fp32", .type = ElementType::kInt32}), HasSubstr("got INT32"));
   const auto twice = plan_with({{.input = "fp32"}, {.input = "fp32", .kind = Kind::kEnd}});
   EXPECT_THAT(std::string(twice.status().message()), HasSubstr("name each once"));
+  const auto ids = plan_with(
+      {{.input = "uint64", .kind = Kind::kId}, {.input = "uint32", .kind = Kind::kId}});
+  EXPECT_THAT(std::string(ids.status().message()), HasSubstr("give it to one input"));
   ModelMetadata with_small_state = model();
   with_small_state.outputs.push_back({"fp32_out", ElementType::kFp32, shape_with({-1, 1})});
   const SequenceOptions both{.states = {{.input = "fp32", .output = "fp32_out"}},
