@@ -324,7 +324,13 @@ Result<ChosenBackend> choose_with_pictures(Backends& backends, const ModelSource
 
 // The server keeps the states; clients do not see them.
 Status keep_states(const SequenceOptions& options, ChosenBackend& chosen) {
-  if (options.states.empty()) return {};
+  if (!options.are_on()) return {};
+  if (options.states.empty() && !chosen.entry->backend->traits().runs_programs) {
+    return Status::error(Code::kInvalidArgument,
+                         "config.json: \"sequences\" names no states, and a model of the backend "
+                         "'%s' keeps none itself; name them",
+                         std::string(chosen.entry->backend->name()).c_str());
+  }
   Result<SequencePlan> plan = plan_sequences(options, chosen.loaded->metadata());
   if (!plan.ok()) return plan.status();
   chosen.loaded = make_sequence_model(std::move(chosen.loaded), std::move(*plan));

@@ -350,7 +350,7 @@ std::string identity_of(const ModelSource& source) {
 std::string costs_identity(const ModelSource& source, const Backend& backend, uint32_t precision) {
   std::string identity = source.compiled_identity + backend.description() + " precision " +
                          std::to_string(precision) + identity_of(source.options.pictures) +
-                         (source.options.sequences.states.empty() ? "" : " with states") + " costs";
+                         (source.options.sequences.are_on() ? " with states" : "") + " costs";
   for (const uint32_t rows : source.options.batch_sizes) {
     identity.append(1, ' ').append(std::to_string(rows));
   }

@@ -40,6 +40,7 @@ class PictureInstance final : public Instance {
   const void* last_bound_input(size_t index) const noexcept override {
     return inner_->last_bound_input(index);
   }
+  uint64_t memory_number() const noexcept override { return inner_->memory_number(); }
   uint64_t times_rebuilt() const noexcept override { return inner_->times_rebuilt(); }
 
  private:

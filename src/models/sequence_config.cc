@@ -257,7 +257,9 @@ std::string read_triton_control(const std::string& path, const Json& section,
 }  // namespace
 
 std::string read_sequences(const Json& section, SequenceOptions& sequences) {
-  if (!section.is_object() || !section.contains("states")) {
+  const bool has_some =
+      section.is_object() && (section.contains("states") || section.contains("controls"));
+  if (!has_some) {
     return got_wanted("sequences", section, kExample);
   }
   for (const auto& [key, value] : section.items()) {
@@ -295,7 +297,7 @@ std::string read_sequence_batching(const Json& section, SequenceOptions& sequenc
       if (!idle_us) return got_wanted(path, value, "microseconds, of at most a day");
       if (*idle_us == 0) continue;  // not said
       sequences.idle_ms = static_cast<uint64_t>((*idle_us + kUsOfAMs - 1) / kUsOfAMs);
-    } else if (key == "state") {
+    } else if (key == "state" && !is_default(value)) {
       std::string problem =
           read_list<StateOptions>(path, value, "states", read_triton_state, sequences.states);
       if (!problem.empty()) return problem;
@@ -318,9 +320,10 @@ std::string read_sequence_batching(const Json& section, SequenceOptions& sequenc
                         "names");
     }
   }
-  if (!sequences.states.empty()) return {};
+  if (sequences.are_on()) return {};
   return got_wanted(inside(kBatching, "state"), section.value("state", Json()),
-                    "the states that the server keeps");
+                    "the states that the server keeps, or a control_input by which a program "
+                    "keeps them");
 }
 
 }  // namespace lumen::models

@@ -1,44 +1,33 @@
 // See the header.
 #include "models/sequence_inputs.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <string_view>
 
 namespace lumen::models {
 namespace {
 
 constexpr size_t kTensorAlignment = 64;
 
-// The digits of a number, which a model that takes texts gets.
-class IdText {
- public:
-  explicit IdText(const SequenceTurn* turn) noexcept {
-    if (turn == nullptr) return;
-    text_ = turn->text;
-    if (!text_.empty()) return;
-    const auto end = std::to_chars(digits_, digits_ + sizeof(digits_), turn->number).ptr;
-    text_ = {digits_, static_cast<size_t>(end - digits_)};
-  }
-  [[nodiscard]] std::string_view text() const noexcept { return text_; }
-
- private:
-  char digits_[20];  // as many as 2^64 has
-  std::string_view text_;
-};
+std::string_view id_of(const SequenceTurn* turn) noexcept {
+  return turn != nullptr ? turn->text : std::string_view();
+}
 
 Result<TensorView> id_texts(TensorView tensor, const TurnsOfRun& turns, size_t rows,
                             Allocator& memory) noexcept {
   for (size_t row = 0; row < rows; ++row) {
-    tensor.byte_size += sizeof(uint32_t) + IdText(turns[row]).text().size();
+    tensor.byte_size += sizeof(uint32_t) + id_of(turns[row]).size();
   }
   tensor.data = static_cast<std::byte*>(memory.allocate(tensor.byte_size, kTensorAlignment));
   if (tensor.data == nullptr) return no_room_for("the ids of sequences", tensor.byte_size);
   std::byte* to = tensor.data;
   for (size_t row = 0; row < rows; ++row) {
-    const IdText id(turns[row]);
-    const auto bytes = static_cast<uint32_t>(id.text().size());
+    const std::string_view id = id_of(turns[row]);
+    const auto bytes = static_cast<uint32_t>(id.size());
     std::memcpy(to, &bytes, sizeof(bytes));
-    std::memcpy(to + sizeof(bytes), id.text().data(), bytes);
+    std::ranges::copy(std::as_bytes(std::span(id)), to + sizeof(bytes));
     to += sizeof(bytes) + bytes;
   }
   return tensor;

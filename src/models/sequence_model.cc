@@ -40,6 +40,14 @@ class SequenceInstance final : public Instance {
       request.status = run.status();
       return StartOutcome::kDone;
     }
+    (*run)->memory_number = inner_->memory_number();
+    if (plan_.is_kept_by_model) {
+      request.status = check_memory(**run);
+      if (!request.status.ok()) {
+        (*run)->~Run();
+        return StartOutcome::kDone;
+      }
+    }
     const StartOutcome outcome = inner_->start((*run)->inner, finish_later);
     if (outcome == StartOutcome::kDone) give_back(**run);
     return outcome;
@@ -48,6 +56,7 @@ class SequenceInstance final : public Instance {
   const void* last_bound_input(size_t index) const noexcept override {
     return inner_->last_bound_input(numbers_.inputs[index]);
   }
+  uint64_t memory_number() const noexcept override { return inner_->memory_number(); }
   uint64_t times_rebuilt() const noexcept override { return inner_->times_rebuilt(); }
 
  private:
@@ -57,6 +66,7 @@ class SequenceInstance final : public Instance {
     InferRequest* request = nullptr;
     void (*done)(InferRequest&) noexcept = nullptr;
     const SequenceInstance* instance = nullptr;
+    uint64_t memory_number = 0;  // before its start
   };
 
   Result<Run*> prepare(InferRequest& request, void (*done)(InferRequest&) noexcept) const noexcept {
@@ -117,6 +127,39 @@ class SequenceInstance final : public Instance {
     return 1;
   }
 
+  // The number of the model's memory that holds the state of a sequence, and 1; 0: none does yet.
+  static uint64_t number_in(const std::byte* state) noexcept {
+    uint64_t number = 0;
+    std::memcpy(&number, state, sizeof(number));
+    return number;
+  }
+
+  [[nodiscard]] Status check_memory(const Run& run) const noexcept {
+    const TurnsOfRun turns(*run.request);
+    for (size_t row = 0; row < turns.size(); ++row) {
+      if (turns[row] == nullptr || turns[row]->starts) continue;
+      if (number_in(turns[row]->state) != run.memory_number + 1) return memory_is_lost();
+    }
+    return {};
+  }
+
+  [[nodiscard]] Status memory_is_lost() const noexcept {
+    return Status::error(Code::kInvalidArgument,
+                         "model '%s' was started again, and has lost the states of its sequences; "
+                         "begin this one with sequence_start",
+                         metadata_.name.c_str());
+  }
+
+  [[nodiscard]] Status note_memory(const Run& run) const noexcept {
+    if (inner_->memory_number() != run.memory_number) return memory_is_lost();
+    const uint64_t number = run.memory_number + 1;
+    const TurnsOfRun turns(*run.request);
+    for (size_t row = 0; row < turns.size(); ++row) {
+      if (turns[row] != nullptr) std::memcpy(turns[row]->new_state, &number, sizeof(number));
+    }
+    return {};
+  }
+
   // Each state is checked before the first is written.
   [[nodiscard]] Status keep_states(const InferRequest& inner,
                                    const InferRequest& request) const noexcept {
@@ -172,7 +215,10 @@ class SequenceInstance final : public Instance {
     request.times = run.inner.times;
     request.status = std::move(run.inner.status);
     if (request.status.ok()) request.status = self.give_outputs(run.inner, request);
-    if (request.status.ok()) request.status = self.keep_states(run.inner, request);
+    if (request.status.ok()) {
+      request.status = self.plan_.is_kept_by_model ? self.note_memory(run)
+                                                   : self.keep_states(run.inner, request);
+    }
     if (!request.status.ok()) request.outputs = {};
     run.~Run();
   }

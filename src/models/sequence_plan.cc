@@ -240,6 +240,16 @@ Result<SequencePlan> plan_sequences(const SequenceOptions& options, const ModelM
   }
   LUMEN_RETURN_IF_ERROR(plan_controls(options, model, planned));
   plan_first_states(options, planned);
+  if (planned.states.empty()) {
+    const auto is_id = [](const ControlTensor& control) { return control.kind == Kind::kId; };
+    if (std::ranges::none_of(planned.controls, is_id)) {
+      return Status::error(Code::kInvalidArgument,
+                           "config.json: \"sequences\" names no states, and no control of the "
+                           "kind \"id\" by which the model could keep them; add one of the two");
+    }
+    planned.is_kept_by_model = true;
+    planned.bytes = kStateAlignment;
+  }
   if (planned.states.size() + planned.controls.size() == model.inputs.size()) {
     return Status::error(Code::kInvalidArgument,
                          "config.json: all inputs of the model are states or controls; wanted one "

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstdint>
 #include <string_view>
 
@@ -29,6 +30,14 @@ struct SequenceKey {
     number = wishes.number;
     bytes = static_cast<uint8_t>(std::min(wishes.text.size(), characters.size()));
     std::copy_n(wishes.text.data(), bytes, characters.data());
+  }
+  // For a model that takes ids as texts a number is the one of its digits.
+  void become_text() noexcept {
+    if (bytes > 0) return;
+    char* const end = characters.data() + characters.size();
+    bytes =
+        static_cast<uint8_t>(std::to_chars(characters.data(), end, number).ptr - characters.data());
+    number = 0;
   }
   friend bool operator==(const SequenceKey& one, const SequenceKey& other) noexcept {
     return one.number == other.number && one.text() == other.text();

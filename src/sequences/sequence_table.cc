@@ -54,6 +54,7 @@ SequenceTable::SequenceTable(const models::SequenceOptions& options,
     : idle_ns_(options.idle_ms * 1'000'000),
       state_bytes_(form.state_bytes),
       first_states_(form.first_states),
+      ids_are_texts_(form.id_type == ElementType::kBytes),
       bucket_memory_(std::move(memory[0])),
       sequence_memory_(std::move(memory[1])),
       state_memory_(std::move(memory[2])),
@@ -91,6 +92,7 @@ Ask* SequenceTable::ask(service::Call& call, uint64_t now_ns) noexcept {
   ask->behind = nullptr;
   ask->now_ns = now_ns;
   ask->key.set(call.sequence);
+  if (ids_are_texts_) ask->key.become_text();
   const std::string_view text = ask->key.text();
   ask->turn = {.starts = call.sequence.starts,
                .ends = call.sequence.ends,

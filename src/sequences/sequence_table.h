@@ -106,6 +106,7 @@ class SequenceTable {
   const uint64_t idle_ns_;
   const size_t state_bytes_;
   const std::vector<std::byte> first_states_;  // of a sequence that begins; empty: zeros
+  const bool ids_are_texts_;
   const answers::KeyedHash hash_;
   const Mapping bucket_memory_;
   const Mapping sequence_memory_;

@@ -94,7 +94,7 @@ void write_choice(JsonWriter& json, const models::Model& model) {
   const models::BackendChoice& choice = model.choice();
   json.key("parameters").begin_object();
   write_response_cache(json, model.response_cache());
-  if (!model.metadata().sequences.states.empty()) write_sequences(json, model);
+  if (model.metadata().sequences.state_bytes > 0) write_sequences(json, model);
   if (!model.precision().empty()) json.key("precision").string(model.precision());
   if (!model.precision_why().empty()) json.key("precision_why").string(model.precision_why());
   json.key("backend").string(choice.backend);

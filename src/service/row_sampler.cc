@@ -12,7 +12,7 @@ namespace lumen::service {
 namespace {
 
 Status check_inputs(const models::ModelMetadata& metadata) {
-  if (!metadata.sequences.states.empty()) {
+  if (metadata.sequences.state_bytes > 0) {
     return Status::error(Code::kUnsupported,
                          "model '%s' keeps states of sequences, on which its answers depend and "
                          "which no row has; rows of other models are recorded",

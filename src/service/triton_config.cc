@@ -118,18 +118,8 @@ void write_control(JsonWriter& json, const models::ControlOptions& control, Elem
   json.end_object().end_array().end_object();
 }
 
-void write_sequences(JsonWriter& json, const models::Model& model, bool has_rows) {
-  constexpr uint64_t kUsOfAMs = 1000;
+void write_states(JsonWriter& json, const models::Model& model, bool has_rows) {
   const models::SequenceOptions& sequences = model.sequences();
-  json.key("sequence_batching").begin_object();
-  json.key("max_sequence_idle_microseconds").unsigned_integer(sequences.idle_ms * kUsOfAMs);
-  if (!sequences.controls.empty()) {
-    json.key("control_input").begin_array();
-    for (size_t i = 0; i < sequences.controls.size(); ++i) {
-      write_control(json, sequences.controls[i], model.metadata().sequences.controls[i].type);
-    }
-    json.end_array();
-  }
   json.key("state").begin_array();
   for (size_t i = 0; i < sequences.states.size(); ++i) {
     const models::TensorSpec& state = model.metadata().sequences.states[i];
@@ -146,7 +136,23 @@ void write_sequences(JsonWriter& json, const models::Model& model, bool has_rows
     }
     json.end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+}
+
+void write_sequences(JsonWriter& json, const models::Model& model, bool has_rows) {
+  constexpr uint64_t kUsOfAMs = 1000;
+  const models::SequenceOptions& sequences = model.sequences();
+  json.key("sequence_batching").begin_object();
+  json.key("max_sequence_idle_microseconds").unsigned_integer(sequences.idle_ms * kUsOfAMs);
+  if (!sequences.controls.empty()) {
+    json.key("control_input").begin_array();
+    for (size_t i = 0; i < sequences.controls.size(); ++i) {
+      write_control(json, sequences.controls[i], model.metadata().sequences.controls[i].type);
+    }
+    json.end_array();
+  }
+  if (!sequences.states.empty()) write_states(json, model, has_rows);
+  json.end_object();
 }
 
 // Data that the configuration gives is not said again: Triton names a file there.
@@ -190,7 +196,7 @@ void write_triton_config(JsonWriter& json, const models::Model& model) {
       .unsigned_integer(by_rows ? model.stated_rows().value_or(kConfiguredRows) : 0);
   write_tensors(json, "input", metadata.inputs, by_rows);
   write_tensors(json, "output", metadata.outputs, by_rows);
-  const bool keeps_states = !metadata.sequences.states.empty();
+  const bool keeps_states = metadata.sequences.state_bytes > 0;
   if (keeps_states) write_sequences(json, model, by_rows && metadata.sequences.have_rows);
   // Triton has one of the two; sequences share runs all the same.
   if (by_rows && ensemble == nullptr && !keeps_states)

@@ -73,7 +73,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TritonSe
     write_ensemble(models)
     triton_sequences.write_for_lumen(models)
     flags = ["--backend", "onnxruntime", "--tcp-shm", "on", "--tcp-control", "on"]
-    flags += ["--load-files", "on"]
+    flags += ["--load-files", "on", "--python", "on"]
     with (
         TritonServer(folder / "triton") as oracle,
         Server(models, *flags, "--model-control", "explicit") as server,
@@ -221,7 +221,7 @@ def test_sequences_and_what_models_are_told_of_them_are_as_in_triton(
 ) -> None:
     """Starts, ends and requests at random, also of sequences that are not live."""
     rng = random.Random(f"{model} {seed}")
-    shape = [1, 1] if model == "sequence_numbers" else [1]
+    shape = [1] if model == "sequence_steps" else [1, 1]
     ids = [2**40 * seed + number for number in range(1, 6)]
     answered = 0
     for _ in range(150):

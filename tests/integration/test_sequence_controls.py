@@ -6,6 +6,8 @@ Triton's own server is the oracle of what a control holds in test_compat_triton.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 from integration import triton_sequences
 from integration.ensemble_models import onnx_tools
-from integration.harness import PATIENCE, Server
+from integration.harness import PATIENCE, Server, eventually
 from integration.picture_files import document
 from integration.raw_http import post, post_json
 from lumen_engine import Client, InferError
@@ -170,6 +172,13 @@ def test_an_id_that_the_models_input_can_not_hold_is_refused(
     assert answer("uint32", 2**32 - 1) == (200, str(2**32 - 1))
     assert answer("text", 2**64 - 1) == (200, str(2**64 - 1))
     assert answer("text", "x" * 128) == (200, "x" * 128)
+    # Of a model that takes texts, 2^64 - 1 and its digits are one sequence.
+    with running.connect() as connection:
+        goes_on = {"inputs": [x], "parameters": {"sequence_id": str(2**64 - 1)}}
+        reply = connection.exchange(
+            post("/v2/models/text/infer", json.dumps(goes_on).encode())
+        ).json()
+    assert {output["name"]: output["data"] for output in reply["outputs"]}["sum"] == [2]
     refused = [("int32", 2**31), ("uint32", 2**32), ("int32", "7")]
     for model, sequence in refused:
         status, text = answer(model, sequence)
@@ -255,3 +264,125 @@ def test_a_model_in_python_has_states_and_controls(models: Path) -> None:
                 found = client.infer("program", {"x": x}, sequence_id=name, sequence_start=at == 0)
                 assert found["sum"].item() == sum(range(1, at + 2))
                 assert found["id"].item() in (name, name.encode())
+
+
+KEEPS = """
+import os
+import numpy as np
+
+sums = {}
+
+
+def run(inputs):
+    found = []
+    for name, start, x in zip(inputs["ID"].ravel(), inputs["START"].ravel(), inputs["x"].ravel()):
+        sums[name] = x if start else sums[name] + x
+        found.append(sums[name])
+    rows = np.array(found, np.float32).reshape(-1, 1)
+    return {"sum": rows, "process": np.full_like(rows, os.getpid(), np.int32)}
+"""
+
+
+def write_keeper(models: Path, name: str, **more: Any) -> None:
+    """The program keeps the sums; its inputs of sequences stand in `sequence_batching` alone."""
+    control = {
+        "START": {"kind": "CONTROL_SEQUENCE_START", "int32_false_true": [0, 1]},
+        "ID": {"kind": "CONTROL_SEQUENCE_CORRID", "data_type": "TYPE_UINT64"},
+    }
+    config = {
+        "max_batch_size": 8,
+        "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [1]}],
+        "output": [
+            {"name": "sum", "data_type": "TYPE_FP32", "dims": [1]},
+            {"name": "process", "data_type": "TYPE_INT32", "dims": [1]},
+        ],
+        "sequence_batching": {
+            "direct": {},
+            "control_input": [{"name": of, "control": [one]} for of, one in control.items()],
+        },
+        "rows_are_independent": True,
+        **more,
+    }
+    (models / name / "1").mkdir(parents=True)
+    (models / name / "1" / "model.py").write_text(KEEPS)
+    (models / name / "config.json").write_text(json.dumps(config))
+
+
+def test_a_program_keeps_states_until_its_process_ends(models: Path) -> None:
+    write_keeper(models, "keeper")
+    bus = models.parent / "bus"
+    with (
+        Server(models, "--python", "on", "--thread-count", "2", "--bus", str(bus)) as running,
+        Client(f"http://{running.url}", timeout=60 * PATIENCE) as http,
+        Client(f"bus:{bus}", timeout=60 * PATIENCE) as over_bus,
+    ):
+
+        def ask(client: Client, sequence: int, *, start: bool = False) -> tuple[float, int]:
+            x = np.ones((1, 1), np.float32)
+            found = client.infer("keeper", {"x": x}, sequence_id=sequence, sequence_start=start)
+            return found["sum"].item(), found["process"].item()
+
+        for round_number in range(2):
+            for at in range(3):
+                for sequence, client in ((1, http), (2, over_bus)):
+                    total, process = ask(client, sequence, start=at == 0)
+                    assert total == at + 1, (round_number, sequence)
+            os.kill(process, signal.SIGKILL)
+            eventually(lambda: begins_again(ask, http))
+            for sequence, client in ((1, http), (2, over_bus)):
+                for _ in range(2):
+                    with pytest.raises(InferError, match="has lost the states of its sequences"):
+                        ask(client, sequence)
+
+
+def begins_again(ask: Callable[..., tuple[float, int]], client: Client) -> bool:
+    try:
+        return ask(client, 3, start=True)[0] == 1
+    except InferError as error:
+        assert "Python process" in str(error)
+        return False
+
+
+def test_clients_of_a_program_that_keeps_states_share_runs(models: Path) -> None:
+    write_keeper(models, "keeper")
+    failures: list[str] = []
+    with Server(models, "--python", "on", "--queue-type", "batched") as running:
+
+        def client(number: int) -> None:
+            with Client(f"http://{running.url}", timeout=60 * PATIENCE) as one:
+                for sequence in range(20):
+                    for at in range(4):
+                        x = np.full((1, 1), number + 1, np.float32)
+                        found = one.infer(
+                            "keeper",
+                            {"x": x},
+                            sequence_id=1000 * number + sequence + 1,
+                            sequence_start=at == 0,
+                            sequence_end=at == 3,
+                        )
+                        if found["sum"].item() != (at + 1) * (number + 1):
+                            failures.append(f"client {number}, {sequence}, {at}: {found}")
+
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures[:3]
+        stats = document(running, "/v2/models/keeper/stats")["model_stats"][0]
+        assert stats["inference_stats"]["success"]["count"] == 8 * 20 * 4
+
+
+def test_sequences_without_states_want_a_program_that_is_told_of_their_ids(
+    server: StartServer, models: Path
+) -> None:
+    config = {"sequences": {"controls": CONTROLS}, "backend": "openvino"}
+    write_told(models, "graph", TensorProto.INT64, config)
+    start = {"name": "START", "control": [{"int32_false_true": [0, 1]}]}
+    write_keeper(models, "nameless", sequence_batching={"control_input": [start]})
+    running = server("--python", "on", repository=models)
+    with running.connect() as connection:
+        index = connection.exchange(post("/v2/repository/index", b"{}")).json()
+    reasons = {entry["name"]: entry.get("reason", "") for entry in index}
+    assert "names no states, and a model of the backend 'openvino'" in reasons["graph"]
+    assert 'no control of the kind "id"' in reasons["nameless"]

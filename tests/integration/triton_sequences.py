@@ -1,7 +1,8 @@
 """Models of sequences for Triton's own server and for Lumen, by one configuration.
 
 Both answer with the controls that they were given and with the sum of the sequence's inputs. In
-Triton the program keeps the sums, as its Python backend must; in Lumen the server does, as a state.
+Triton a program keeps the sums, as its Python backend must; in Lumen the server does, as a state of
+a graph, and of one model the same program.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ STATE = """state [ {
   initial_state { name: "zero" data_type: TYPE_INT32 dims: [ 1 ] zero_data: true }
 } ]"""
 # By the model's name: the rows of a run, and the type of its ids.
-MODELS = {"sequence_numbers": (4, "UINT64"), "sequence_steps": (0, "INT64")}
+PROGRAM = "sequence_program"
+MODELS = {"sequence_numbers": (4, "UINT64"), "sequence_steps": (0, "INT64"), PROGRAM: (4, "UINT64")}
 
 
 def write_for_triton(models: Path, program: str) -> None:
@@ -65,9 +67,15 @@ def write_for_triton(models: Path, program: str) -> None:
 
 def write_for_lumen(models: Path) -> None:
     for name, (rows, datatype) in MODELS.items():
-        text = CONFIG % {"rows": rows, "id": datatype, "state": STATE}
+        state = "" if name == PROGRAM else STATE
+        text = CONFIG % {"rows": rows, "id": datatype, "state": state}
         message = text_format.Parse(text, triton_messages().ModelConfig())
-        write_sums(models / name / "1" / "model.onnx", bool(rows), datatype)
+        if name == PROGRAM:
+            (models / name / "1").mkdir(parents=True)
+            program = "\n    ".join(["sums = {}\n\n\ndef run(inputs):", *BODY[1:]])
+            (models / name / "1" / "model.py").write_text(program)
+        else:
+            write_sums(models / name / "1" / "model.onnx", bool(rows), datatype)
         (models / name / "config.json").write_text(
             json_format.MessageToJson(message, preserving_proto_field_name=True)
         )

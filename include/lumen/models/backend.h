@@ -168,6 +168,10 @@ class Instance {
     return nullptr;
   }
 
+  // Another number once the memory that a program keeps between requests has been lost. A request
+  // that ends well has used the memory of the number before its start().
+  [[nodiscard]] virtual uint64_t memory_number() const noexcept { return 0; }
+
   // How often a part of it was made anew because a run of it had failed. For tests and statistics.
   [[nodiscard]] virtual uint64_t times_rebuilt() const noexcept { return 0; }
 };
@@ -199,6 +203,8 @@ struct BackendTraits {
   // Computes each operator as ONNX defines it: where answers differ, or can't be compared, it
   // serves.
   bool is_reference = false;
+  // Its models are programs, which may keep memory from one request to the next.
+  bool runs_programs = false;
   // Computes each place of the first axis by itself, for any model: requests may be run in one
   // call.
   bool has_independent_rows = false;

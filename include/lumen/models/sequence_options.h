@@ -51,12 +51,16 @@ constexpr std::array<std::string_view, 4> kControlNames = {"start", "end", "read
 struct SequenceOptions {
   static constexpr uint64_t kMostIdleMs = uint64_t{24} * 3600 * 1000;
   static constexpr uint32_t kMostSequences = 1'000'000;
-  std::vector<StateOptions> states{};  // empty: the model keeps none
+  // Empty, both: its requests are of no sequence. No states: a program keeps them, by the id that a
+  // control gives it.
+  std::vector<StateOptions> states{};
   std::vector<ControlOptions> controls{};
   // A sequence without a request for so long is dropped.
   uint64_t idle_ms = 60'000;
   // Live ones; one more is refused.
   uint32_t most = 1024;
+
+  [[nodiscard]] bool are_on() const noexcept { return !states.empty() || !controls.empty(); }
 };
 
 // A state as the model has it.
@@ -87,6 +91,9 @@ struct SequencePlan {
   std::vector<ControlTensor> controls{};  // the same
   size_t bytes = 0;                       // of one sequence
   std::vector<std::byte> first_states{};  // of one that begins; empty: zeros
+  // The model keeps the states itself, and the server the number of the memory that holds them
+  // (Instance::memory_number()).
+  bool is_kept_by_model = false;
   // The first axis of each state and control is free: several sequences stand in one tensor.
   bool has_rows = true;
 };

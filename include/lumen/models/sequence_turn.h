@@ -14,7 +14,7 @@ struct SequenceTurn {
   std::byte* new_state = nullptr;    // memory for the new ones
   bool starts = false;
   bool ends = false;
-  // Its id: a number of 1 or more, or a text.
+  // Its id: a number of 1 or more, or a text; for a model that takes ids as texts a text.
   uint64_t number = 0;
   std::string_view text{};
 };

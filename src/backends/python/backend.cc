@@ -45,6 +45,8 @@ class StepInstance final : public Instance {
     return link_->start(request, done);
   }
   uint32_t max_in_flight() const noexcept override { return kMostInFlight; }
+  // A request that a process had when it ended fails, one that waited for room, too.
+  uint64_t memory_number() const noexcept override { return link_->restarts(); }
 
  private:
   std::shared_ptr<StepLink> link_;
@@ -73,6 +75,30 @@ std::vector<TensorSpec> specs_of(const std::vector<StatedTensor>& stated, bool h
     for (size_t axis = 0; axis < one.dims.rank(); ++axis) (void)spec.shape.append(one.dims[axis]);
   }
   return specs;
+}
+
+// Triton's configurations name the tensors of sequences in "sequence_batching" alone.
+void add_tensors_of_sequences(const models::SequenceOptions& sequences, bool has_rows,
+                              ModelMetadata& metadata) {
+  Shape one;
+  if (has_rows) (void)one.append(Shape::kDynamic);
+  (void)one.append(1);
+  const auto add = [](std::vector<TensorSpec>& specs, const std::string& name, ElementType type,
+                      const Shape& shape) {
+    if (std::ranges::find(specs, name, &TensorSpec::name) != specs.end()) return;
+    specs.push_back({.name = name, .type = type, .shape = shape});
+  };
+  for (const models::ControlOptions& control : sequences.controls) {
+    if (control.type) add(metadata.inputs, control.input, *control.type, one);
+  }
+  for (const models::StateOptions& state : sequences.states) {
+    if (!state.type || !state.dims) continue;
+    Shape shape;
+    if (has_rows) (void)shape.append(Shape::kDynamic);
+    for (const int64_t size : state.dims->dimensions()) (void)shape.append(size);
+    add(metadata.inputs, state.input, *state.type, shape);
+    add(metadata.outputs, state.output, *state.type, shape);
+  }
 }
 
 // Of a ring for messages with these tensors.
@@ -115,6 +141,7 @@ class PythonBackend final : public models::Backend {
     return {.shares_instances = true,
             .loads_in_parallel = true,
             .batches_in_flight = true,
+            .runs_programs = true,
             .reads_graphs = false};
   }
 
@@ -146,6 +173,7 @@ class PythonBackend final : public models::Backend {
     step.metadata.takes_empty_tensors = true;
     step.metadata.inputs = specs_of(stated.inputs, most_rows > 0);
     step.metadata.outputs = specs_of(stated.outputs, most_rows > 0);
+    add_tensors_of_sequences(source.options.sequences, most_rows > 0, step.metadata);
     step.ring_bytes = ring_bytes_for(step.metadata, most_rows);
     Result<std::unique_ptr<StepLink>> link = StepLink::open(std::move(step));
     if (!link.ok()) return link.status();

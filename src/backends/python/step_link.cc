@@ -206,7 +206,8 @@ bool StepLink::restart() noexcept {
     why_not_ready_ = process.status().message();
     return false;
   }
-  restarts_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
+  // Before a request can go to the new process.
+  restarts_.fetch_add(1, std::memory_order_release);
   tell("is ready again", {});
   const std::lock_guard lock(mutex_);
   process_ = std::move(*process);

@@ -47,9 +47,9 @@ class StepLink {
 
   [[nodiscard]] models::StartOutcome start(models::InferRequest& request, Done done) noexcept;
   [[nodiscard]] const models::ModelMetadata& metadata() const noexcept { return source_.metadata; }
-  // relaxed: a count
+  // Read before start(): the number of restarts before the process that it goes to, or fewer.
   [[nodiscard]] uint64_t restarts() const noexcept {
-    return restarts_.load(std::memory_order_relaxed);
+    return restarts_.load(std::memory_order_acquire);
   }
 
  private:

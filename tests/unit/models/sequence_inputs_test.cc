@@ -114,6 +114,7 @@ TEST_F(SequenceInputsTest, IdsAreNumbersOrTexts) {
   EXPECT_THAT(values<uint64_t>(fill("uint64", Kind::kId)), ElementsAre(uint64_t{1} << 40, 0, 0));
   turns[0].number = 3'000'000'000;
   EXPECT_THAT(values<uint32_t>(fill("uint32", Kind::kId)), ElementsAre(3'000'000'000, 0, 0));
+  turns[0].text = "3000000000";
   const TensorView texts = fill("text", Kind::kId);
   const std::string_view expected(
       "\x0a\0\0\0"
@@ -173,8 +174,8 @@ TEST(SequenceControls, RefusesControlsThatDoNotFitTheModel) {
   EXPECT_THAT(refusal({.input = "fp32", .type = ElementType::kInt32}), HasSubstr("got INT32"));
   const auto twice = plan_with({{.input = "fp32"}, {.input = "fp32", .kind = Kind::kEnd}});
   EXPECT_THAT(std::string(twice.status().message()), HasSubstr("name each once"));
-  const auto ids = plan_with(
-      {{.input = "uint64", .kind = Kind::kId}, {.input = "uint32", .kind = Kind::kId}});
+  const auto ids =
+      plan_with({{.input = "uint64", .kind = Kind::kId}, {.input = "uint32", .kind = Kind::kId}});
   EXPECT_THAT(std::string(ids.status().message()), HasSubstr("give it to one input"));
   ModelMetadata with_small_state = model();
   with_small_state.outputs.push_back({"fp32_out", ElementType::kFp32, shape_with({-1, 1})});
