@@ -57,6 +57,7 @@ set(LUMEN_UNITY_ALONE
     tests/unit/models/model_config_test.cc
     tests/unit/models/picture_model_test.cc
     tests/unit/models/sequence_config_test.cc
+    tests/unit/models/sequence_inputs_test.cc
     tests/unit/models/sequence_model_test.cc
     tests/unit/models/triton_keys_test.cc
     tests/unit/models/warm_up_config_test.cc

@@ -168,8 +168,8 @@ class Instance {
     return nullptr;
   }
 
-  // Another number once the memory that a program keeps between requests has been lost. A request
-  // that ends well has used the memory of the number before its start().
+  // Another number once the memory that a program keeps between requests has been lost: a request
+  // has used that of one number if it is the same before start() and at the request's end.
   [[nodiscard]] virtual uint64_t memory_number() const noexcept { return 0; }
 
   // How often a part of it was made anew because a run of it had failed. For tests and statistics.

@@ -45,7 +45,6 @@ class StepInstance final : public Instance {
     return link_->start(request, done);
   }
   uint32_t max_in_flight() const noexcept override { return kMostInFlight; }
-  // A request that a process had when it ended fails, one that waited for room, too.
   uint64_t memory_number() const noexcept override { return link_->restarts(); }
 
  private:

@@ -206,8 +206,7 @@ bool StepLink::restart() noexcept {
     why_not_ready_ = process.status().message();
     return false;
   }
-  // Before a request can go to the new process.
-  restarts_.fetch_add(1, std::memory_order_release);
+  restarts_.fetch_add(1, std::memory_order_relaxed);  // relaxed: see restarts()
   tell("is ready again", {});
   const std::lock_guard lock(mutex_);
   process_ = std::move(*process);

@@ -47,9 +47,9 @@ class StepLink {
 
   [[nodiscard]] models::StartOutcome start(models::InferRequest& request, Done done) noexcept;
   [[nodiscard]] const models::ModelMetadata& metadata() const noexcept { return source_.metadata; }
-  // Read before start(): the number of restarts before the process that it goes to, or fewer.
+  // relaxed: after start() the mutex has ordered it behind the restart of the process that it used
   [[nodiscard]] uint64_t restarts() const noexcept {
-    return restarts_.load(std::memory_order_acquire);
+    return restarts_.load(std::memory_order_relaxed);
   }
 
  private:
