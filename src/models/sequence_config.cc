@@ -153,7 +153,10 @@ std::string read_initial(const std::string& path, const Json& value, StateOption
       const bool is_free = key == "name" || key == "data_type" || key == "dims";
       const bool is_zero = key == "zero_data" && of_key == true;
       if (is_free || is_zero || is_default(of_key)) continue;
-      if (key != "data_file") return got_wanted(inside(path, key), of_key, "true or a data_file");
+      if (key != "data_file") {
+        return got_wanted(inside(path, key), of_key,
+                          "none: a state is of zero_data or a data_file");
+      }
       std::string problem = read_file_name(inside(path, key), of_key, state.initial_file);
       if (!problem.empty()) return problem;
     }

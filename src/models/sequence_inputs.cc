@@ -35,7 +35,8 @@ Result<TensorView> id_texts(TensorView tensor, const TurnsOfRun& turns, size_t r
 
 bool is_set(ControlOptions::Kind kind, const SequenceTurn* turn) noexcept {
   switch (kind) {
-    case ControlOptions::Kind::kStart: return turn != nullptr && turn->starts;
+    // Of no sequence, a row has the states of a beginning.
+    case ControlOptions::Kind::kStart: return turn == nullptr || turn->starts;
     case ControlOptions::Kind::kEnd: return turn != nullptr && turn->ends;
     case ControlOptions::Kind::kReady: return turn != nullptr;
     case ControlOptions::Kind::kId: break;

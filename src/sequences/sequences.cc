@@ -124,6 +124,7 @@ service::StepOutcome Sequences::before(service::Call& call) noexcept {
 void Sequences::after(service::Call& call) noexcept {
   Ask* const ask = std::exchange(call.sequence_ask, nullptr);
   if (ask == nullptr) return;
+  call.infer.turn = nullptr;  // it is the ask's
   tables_[call.infer.model->index()]->end(*ask, !call.infer.status.ok(), now_ns());
 }
 

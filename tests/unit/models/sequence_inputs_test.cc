@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lumen::models {
@@ -100,7 +101,8 @@ class SequenceInputsTest : public testing::Test {
 };
 
 TEST_F(SequenceInputsTest, ControlsTellEachRowWhereItsSequenceStands) {
-  EXPECT_THAT(values<uint8_t>(fill("bool", Kind::kStart)), ElementsAre(1, 0, 0));
+  EXPECT_THAT(values<uint8_t>(fill("bool", Kind::kStart)), ElementsAre(1, 0, 1))
+      << "the last row has the states of a beginning";
   EXPECT_THAT(values<int32_t>(fill("int32", Kind::kEnd, 3, -5)), ElementsAre(0, -5, 0));
   EXPECT_THAT(values<float>(fill("fp32", Kind::kReady, 3, 0.5)), ElementsAre(0.5, 0.5, 0))
       << "the last row is no request";
@@ -126,12 +128,14 @@ TEST_F(SequenceInputsTest, IdsAreNumbersOrTexts) {
   EXPECT_EQ(std::string_view(reinterpret_cast<char*>(texts.data), texts.byte_size), expected);
 }
 
-TEST_F(SequenceInputsTest, ARequestOfNoSequenceIsToldSo) {
+TEST_F(SequenceInputsTest, ARequestOfNoSequenceIsABeginningAndNotReady) {
   const InferRequest warm_up;
-  for (const Kind kind : {Kind::kStart, Kind::kEnd, Kind::kReady}) {
+  const std::array<std::pair<Kind, int32_t>, 4> expected = {
+      {{Kind::kStart, 1}, {Kind::kEnd, 0}, {Kind::kReady, 0}, {Kind::kId, 0}}};
+  for (const auto& [kind, value] : expected) {
     const auto plan = plan_with({{.input = "int32", .kind = kind}});
     const auto tensor = control_input(plan->controls[0], TurnsOfRun(warm_up), 2, memory);
-    EXPECT_THAT(values<int32_t>(*tensor), ElementsAre(0, 0));
+    EXPECT_THAT(values<int32_t>(*tensor), ElementsAre(value, value));
   }
 }
 
