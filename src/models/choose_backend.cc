@@ -325,7 +325,7 @@ Result<ChosenBackend> choose_with_pictures(Backends& backends, const ModelSource
 // The server keeps the states; clients do not see them.
 Status keep_states(const SequenceOptions& options, ChosenBackend& chosen) {
   if (!options.are_on()) return {};
-  if (options.states.empty() && !chosen.entry->backend->traits().runs_programs) {
+  if (options.are_kept_by_model() && !chosen.entry->backend->traits().runs_programs) {
     return Status::error(Code::kInvalidArgument,
                          "config.json: \"sequences\" names no states, and a model of the backend "
                          "'%s' keeps none itself; name them",

@@ -398,6 +398,10 @@ Status ModelRepository::load_into(Model& model, const ModelSource& found) {
     model.why_not_packed_ =
         "the first axis of a state is not free, so that states of several "
         "sequences do not stand in one tensor";
+  } else if (has_batch_axis(model.metadata_) && source.options.sequences.are_kept_by_model()) {
+    model.why_not_packed_ =
+        "the program keeps states itself: after a run that failed, requests are repeated one by "
+        "one, and some may have changed their state";
   } else if (has_batch_axis(model.metadata_) &&
              !chosen->entry->backend->traits().has_independent_rows &&
              !source.options.rows_are_independent) {

@@ -240,7 +240,7 @@ Result<SequencePlan> plan_sequences(const SequenceOptions& options, const ModelM
   }
   LUMEN_RETURN_IF_ERROR(plan_controls(options, model, planned));
   plan_first_states(options, planned);
-  if (planned.states.empty()) {
+  if (options.are_kept_by_model()) {
     const auto is_id = [](const ControlTensor& control) { return control.kind == Kind::kId; };
     if (std::ranges::none_of(planned.controls, is_id)) {
       return Status::error(Code::kInvalidArgument,

@@ -276,6 +276,8 @@ sums = {}
 def run(inputs):
     found = []
     for name, start, x in zip(inputs["ID"].ravel(), inputs["START"].ravel(), inputs["x"].ravel()):
+        if x < 0:
+            raise ValueError("x is below 0")
         sums[name] = x if start else sums[name] + x
         found.append(sums[name])
     rows = np.array(found, np.float32).reshape(-1, 1)
@@ -343,7 +345,8 @@ def begins_again(ask: Callable[..., tuple[float, int]], client: Client) -> bool:
         return False
 
 
-def test_clients_of_a_program_that_keeps_states_share_runs(models: Path) -> None:
+def test_a_request_that_fails_changes_no_other_state_of_a_program(models: Path) -> None:
+    """A run that requests share would be repeated for each of them, those that were fine, too."""
     write_keeper(models, "keeper")
     failures: list[str] = []
     with Server(models, "--python", "on", "--queue-type", "batched") as running:
@@ -353,6 +356,14 @@ def test_clients_of_a_program_that_keeps_states_share_runs(models: Path) -> None
                 for sequence in range(20):
                     for at in range(4):
                         x = np.full((1, 1), number + 1, np.float32)
+                        if number % 2:
+                            with pytest.raises(InferError, match="x is below 0"):
+                                one.infer(
+                                    "keeper",
+                                    {"x": -x},
+                                    sequence_id=1000 * number + 999,
+                                    sequence_start=True,
+                                )
                         found = one.infer(
                             "keeper",
                             {"x": x},
@@ -371,6 +382,8 @@ def test_clients_of_a_program_that_keeps_states_share_runs(models: Path) -> None
         assert not failures, failures[:3]
         stats = document(running, "/v2/models/keeper/stats")["model_stats"][0]
         assert stats["inference_stats"]["success"]["count"] == 8 * 20 * 4
+        parameters = document(running, "/v2/models/keeper")["parameters"]
+        assert "the program keeps states itself" in parameters["not_packed"]
 
 
 def test_sequences_without_states_want_a_program_that_is_told_of_their_ids(

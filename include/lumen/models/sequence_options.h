@@ -61,6 +61,9 @@ struct SequenceOptions {
   uint32_t most = 1024;
 
   [[nodiscard]] bool are_on() const noexcept { return !states.empty() || !controls.empty(); }
+  [[nodiscard]] bool are_kept_by_model() const noexcept {
+    return states.empty() && !controls.empty();
+  }
 };
 
 // A state as the model has it.
