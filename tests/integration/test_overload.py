@@ -42,11 +42,16 @@ def slow_repository(small_repository: Path) -> Path:
 
 @contextmanager
 def opened(one: Server, count: int) -> Iterator[list[Connection]]:
-    """Connections that the server has accepted."""
+    """Connections that the server has accepted.
+
+    The last reply goes to none of them: a loop that is stopped behind it may receive from that
+    connection once more before it looks at all of them.
+    """
     with ExitStack() as stack:
         connections = [stack.enter_context(Connection(one.address)) for _ in range(count)]
-        for connection in connections:
-            assert connection.exchange(LIVE).status == 200
+        with Connection(one.address) as another:
+            for connection in (*connections, another):
+                assert connection.exchange(LIVE).status == 200
         yield connections
 
 
