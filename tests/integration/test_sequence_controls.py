@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from integration import triton_sequences
 from integration.ensemble_models import onnx_tools
 from integration.harness import PATIENCE, Server, eventually
+from integration.load import stopped
 from integration.picture_files import document
 from integration.raw_http import post, post_json
 from lumen_engine import Client, InferError
@@ -276,8 +278,8 @@ sums = {}
 def run(inputs):
     found = []
     for name, start, x in zip(inputs["ID"].ravel(), inputs["START"].ravel(), inputs["x"].ravel()):
-        if x < 0:
-            raise ValueError("x is below 0")
+        if x > 1000:
+            raise ValueError("x is too large")
         sums[name] = x if start else sums[name] + x
         found.append(sums[name])
     rows = np.array(found, np.float32).reshape(-1, 1)
@@ -348,40 +350,27 @@ def begins_again(ask: Callable[..., tuple[float, int]], client: Client) -> bool:
 def test_a_request_that_fails_changes_no_other_state_of_a_program(models: Path) -> None:
     """A run that requests share would be repeated for each of them, those that were fine, too."""
     write_keeper(models, "keeper")
-    failures: list[str] = []
-    with Server(models, "--python", "on", "--queue-type", "batched") as running:
+    arguments = ["--queue-type", "batched", "--batch-size", "8", "--max-queue-delay-us", "5000"]
 
-        def client(number: int) -> None:
-            with Client(f"http://{running.url}", timeout=60 * PATIENCE) as one:
-                for sequence in range(20):
-                    for at in range(4):
-                        x = np.full((1, 1), number + 1, np.float32)
-                        if number % 2:
-                            with pytest.raises(InferError, match="x is below 0"):
-                                one.infer(
-                                    "keeper",
-                                    {"x": -x},
-                                    sequence_id=1000 * number + 999,
-                                    sequence_start=True,
-                                )
-                        found = one.infer(
-                            "keeper",
-                            {"x": x},
-                            sequence_id=1000 * number + sequence + 1,
-                            sequence_start=at == 0,
-                            sequence_end=at == 3,
-                        )
-                        if found["sum"].item() != (at + 1) * (number + 1):
-                            failures.append(f"client {number}, {sequence}, {at}: {found}")
+    def request(sequence: int, x: int, *, start: bool) -> bytes:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [x]}
+        parameters = {"sequence_id": sequence, "sequence_start": start}
+        return post_json("/v2/models/keeper/infer", {"inputs": [tensor], "parameters": parameters})
 
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures, failures[:3]
-        stats = document(running, "/v2/models/keeper/stats")["model_stats"][0]
-        assert stats["inference_stats"]["success"]["count"] == 8 * 20 * 4
+    with Server(models, "--python", "on", *arguments) as running, ExitStack() as stack:
+        connections = [stack.enter_context(running.connect()) for _ in range(8)]
+        for at in range(6):
+            with stopped(running.pid):
+                for number, connection in enumerate(connections):
+                    x = 1001 if number == 7 else number + 1
+                    connection.send_into_kernel(
+                        request(number + 1, x, start=at == 0 or number == 7)
+                    )
+            replies = [connection.reply() for connection in connections]
+            assert [reply.status for reply in replies] == [200] * 7 + [500]
+            for number, reply in enumerate(replies[:7]):
+                outputs = {output["name"]: output["data"] for output in reply.json()["outputs"]}
+                assert outputs["sum"] == [(at + 1) * (number + 1)], (at, number)
         parameters = document(running, "/v2/models/keeper")["parameters"]
         assert "the program keeps states itself" in parameters["not_packed"]
 
