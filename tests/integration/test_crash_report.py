@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from integration.harness import ROOT, SANITIZED, Server
-from integration.raw_http import post_json
+from integration.raw_http import get, post_json
 
 StartServer = Callable[..., Server]
 UNIT = ROOT / "examples" / "systemd" / "lumen.service"
@@ -38,6 +38,9 @@ def test_a_crash_tells_the_last_requests_and_the_calls(
     statuses = [infer(running, "mlp", 256) for _ in range(70)]
     statuses.append(infer(running, "mlp", 255))
     assert statuses == [200] * 70 + [400]
+    # A request is noted behind its reply; the next answer comes when that is done.
+    with running.connect() as connection:
+        assert connection.exchange(get("/v2/health/live")).status == 200
     running.interrupt(number)
     assert running.wait() == -number
     text = "\n".join(running.log)
