@@ -58,10 +58,10 @@ void write_element(const ControlTensor& control, const SequenceTurn* turn, std::
 
 }  // namespace
 
-Status no_room_for(const char* what, size_t bytes) noexcept {
+Status no_room_for(const char* part, size_t bytes) noexcept {
   return Status::error(Code::kTooLarge,
                        "%s of %zu bytes does not fit a request's memory; raise --max-body-bytes",
-                       what, bytes);
+                       part, bytes);
 }
 
 Result<TensorView> state_input(const SequencePlan& plan, const StateTensor& state,

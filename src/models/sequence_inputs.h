@@ -30,7 +30,7 @@ class TurnsOfRun {
   const SequenceTurn* alone_;
 };
 
-[[nodiscard]] Status no_room_for(const char* what, size_t bytes) noexcept;
+[[nodiscard]] Status no_room_for(const char* part, size_t bytes) noexcept;
 
 [[nodiscard]] Result<TensorView> state_input(const SequencePlan& plan, const StateTensor& state,
                                              const TurnsOfRun& turns, size_t rows,

@@ -216,9 +216,7 @@ def answer_of(reply: Reply) -> dict[str, list[Any]] | None:
 
 @pytest.mark.parametrize("model", triton_sequences.MODELS)
 @pytest.mark.parametrize("seed", range(4))
-def test_sequences_and_what_models_are_told_of_them_are_as_in_triton(
-    both: Addresses, model: str, seed: int
-) -> None:
+def test_sequences_and_controls_are_as_in_triton(both: Addresses, model: str, seed: int) -> None:
     """Starts, ends and requests at random, also of sequences that are not live."""
     rng = random.Random(f"{model} {seed}")
     shape = [1] if model == "sequence_steps" else [1, 1]

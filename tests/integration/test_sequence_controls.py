@@ -1,6 +1,6 @@
 """Models that are told of their sequence by inputs, and sequences that do not begin with zeros.
 
-Triton's own server is the oracle of what a control holds in test_compat_triton.py.
+Triton's own server is the oracle of the controls' values in test_compat_triton.py.
 """
 
 from __future__ import annotations

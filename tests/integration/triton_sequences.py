@@ -96,7 +96,7 @@ def write_sums(file: Path, has_rows: bool, datatype: str) -> None:
         file,
         "sums",
         [
-            # What the program does: a start forgets the sum.
+            # As in the program: a start forgets the sum.
             node("Cast", ["START"], ["starts"], to=TensorProto.BOOL),
             node("Not", ["starts"], ["goes_on"]),
             node("Cast", ["goes_on"], ["factor"], to=int32),

@@ -30,7 +30,7 @@ struct StateOptions {
   std::vector<std::byte> initial{};
 };
 
-// An input that the server fills with what it knows of the request's sequence.
+// An input that the server fills: it tells the model of the request's sequence.
 struct ControlOptions {
   enum class Kind : uint8_t {
     kStart,  // the request starts its sequence
