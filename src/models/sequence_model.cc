@@ -40,8 +40,8 @@ class SequenceInstance final : public Instance {
       request.status = run.status();
       return StartOutcome::kDone;
     }
-    (*run)->memory_number = inner_->memory_number();
     if (plan_.is_kept_by_model) {
+      (*run)->memory_number = inner_->memory_number();
       request.status = check_memory(**run);
       if (!request.status.ok()) {
         (*run)->~Run();
@@ -66,7 +66,7 @@ class SequenceInstance final : public Instance {
     InferRequest* request = nullptr;
     void (*done)(InferRequest&) noexcept = nullptr;
     const SequenceInstance* instance = nullptr;
-    uint64_t memory_number = 0;  // before its start
+    uint64_t memory_number = 0;  // before its start, where the model keeps the states
   };
 
   Result<Run*> prepare(InferRequest& request, void (*done)(InferRequest&) noexcept) const noexcept {

@@ -144,6 +144,8 @@ bool can_hold_id(ElementType type) {
   return std::ranges::find(kTypes, type) != kTypes.end();
 }
 
+bool takes_id(const ControlTensor& control) { return control.kind == Kind::kId; }
+
 Result<ControlTensor> plan(const ControlOptions& control, const ModelMetadata& model) {
   const auto input = std::ranges::find(model.inputs, control.input, &TensorSpec::name);
   if (input == model.inputs.end()) {
@@ -189,7 +191,6 @@ Status plan_controls(const SequenceOptions& options, const ModelMetadata& model,
         std::ranges::any_of(planned.controls, is_the_same)) {
       return refuse(one, "another control or state has the same input; name each once");
     }
-    const auto takes_id = [](const ControlTensor& other) { return other.kind == Kind::kId; };
     if (control->kind == Kind::kId && std::ranges::any_of(planned.controls, takes_id)) {
       return refuse(one, "another control takes the id, too; give it to one input");
     }
@@ -241,8 +242,7 @@ Result<SequencePlan> plan_sequences(const SequenceOptions& options, const ModelM
   LUMEN_RETURN_IF_ERROR(plan_controls(options, model, planned));
   plan_first_states(options, planned);
   if (options.are_kept_by_model()) {
-    const auto is_id = [](const ControlTensor& control) { return control.kind == Kind::kId; };
-    if (std::ranges::none_of(planned.controls, is_id)) {
+    if (std::ranges::none_of(planned.controls, takes_id)) {
       return Status::error(Code::kInvalidArgument,
                            "config.json: \"sequences\" names no states, and no control of the "
                            "kind \"id\" by which the model could keep them; add one of the two");

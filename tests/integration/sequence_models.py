@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from integration.ensemble_models import onnx_tools
-from integration.harness import ROOT
+from integration.harness import ROOT, Server
+from integration.raw_http import get, post
 from onnx import helper
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -95,6 +97,21 @@ def write_steps(models: Path, name: str, config: dict[str, Any]) -> Path:
     )
     (models / name / "config.json").write_text(json.dumps(config))
     return file
+
+
+def sequence_figure(server: Server, name: str, model: str = "rnn") -> int:
+    """Of the model, by /metrics."""
+    with server.connect() as connection:
+        text = connection.exchange(get("/metrics")).body.decode()
+    (found,) = re.findall(rf'^{name}{{model="{model}",version="1"}} (\d+)$', text, re.M)
+    return int(found)
+
+
+def load_reasons(server: Server) -> dict[str, str]:
+    """Why models are not served, by their names; empty: they are."""
+    with server.connect() as connection:
+        index = connection.exchange(post("/v2/repository/index", b"{}")).json()
+    return {entry["name"]: entry.get("reason", "") for entry in index}
 
 
 class Loop:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from integration.harness import PATIENCE, Server, lumen_binary
-from integration.raw_http import get
-from integration.sequence_models import STATE, write_rnn
+from integration.sequence_models import STATE, sequence_figure, write_rnn
 
 
 def bench(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = [lumen_binary(), "bench", url, "--model", "rnn", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60 * PATIENCE)
-
-
-def figure(server: Server, name: str) -> int:
-    with server.connect() as connection:
-        text = connection.exchange(get("/metrics")).body.decode()
-    (found,) = re.findall(rf'^{name}{{model="rnn",version="1"}} (\d+)$', text, re.M)
-    return int(found)
 
 
 @pytest.mark.parametrize("transport", ["http", "unix", "grpc", "grpc+unix", "bus"])
@@ -47,12 +38,12 @@ def test_requests_are_of_sequences(tmp_path: Path, transport: str) -> None:
                 ["--clients", "4", "--threads", "2", "--requests", "70", "--new-connection"],
             ]
         for one in words:
-            before = figure(running, "lumen_sequences_started_total")
+            before = sequence_figure(running, "lumen_sequences_started_total")
             done = bench(url, "--sequence-length", "7", "--json", *one)
             assert done.returncode == 0, done.stderr
             (row,) = json.loads(done.stdout)["rows"]
             assert row["errors"]["count"] == 0 and row["requests"] > 0, row
-            started = figure(running, "lumen_sequences_started_total") - before
+            started = sequence_figure(running, "lumen_sequences_started_total") - before
             assert row["requests"] / 7 <= started, row
             if "--requests" in one:
                 # The warm-up's, probes, and those that end before their last request.

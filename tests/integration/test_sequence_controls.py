@@ -22,6 +22,7 @@ from integration.harness import PATIENCE, Server, eventually
 from integration.load import stopped
 from integration.picture_files import document
 from integration.raw_http import post, post_json
+from integration.sequence_models import load_reasons
 from lumen_engine import Client, InferError
 from onnx import TensorProto, helper
 
@@ -198,9 +199,7 @@ def test_a_sequence_begins_with_the_numbers_of_its_file(server: StartServer, mod
     (models / "short" / "initial_state").mkdir()
     (models / "short" / "initial_state" / "seven").write_bytes(b"\0" * 3)
     running = server("--tcp-control", "on", repository=models)
-    with running.connect() as connection:
-        index = connection.exchange(post("/v2/repository/index", b"{}")).json()
-    reasons = {entry["name"]: entry.get("reason", "") for entry in index}
+    reasons = load_reasons(running)
     assert "initial_state" in reasons["absent"]
     assert "initial_state/seven has 3 bytes, wanted the 4 of" in reasons["short"]
     with Client(f"http://{running.url}") as client:
@@ -383,8 +382,6 @@ def test_sequences_without_states_want_a_program_that_is_told_of_their_ids(
     start = {"name": "START", "control": [{"int32_false_true": [0, 1]}]}
     write_keeper(models, "nameless", sequence_batching={"control_input": [start]})
     running = server("--python", "on", repository=models)
-    with running.connect() as connection:
-        index = connection.exchange(post("/v2/repository/index", b"{}")).json()
-    reasons = {entry["name"]: entry.get("reason", "") for entry in index}
+    reasons = load_reasons(running)
     assert "names no states, and a model of the backend 'openvino'" in reasons["graph"]
     assert 'no control of the kind "id"' in reasons["nameless"]

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -30,13 +29,15 @@ from integration.harness import (
     lumen_binary,
 )
 from integration.picture_files import document
-from integration.raw_http import get, post, post_json
+from integration.raw_http import post, post_json
 from integration.sequence_models import (
     FEATURES,
     HIDDEN,
     STATE,
     Loop,
+    load_reasons,
     random_sequences,
+    sequence_figure,
     silero_models,
     write_rnn,
     write_steps,
@@ -65,14 +66,7 @@ def some_row(seed: int = 1) -> np.ndarray:
 
 
 def live(server: Server, model: str = "rnn") -> int:
-    return figure(server, "lumen_sequences", model)
-
-
-def figure(server: Server, name: str, model: str = "rnn") -> int:
-    with server.connect() as connection:
-        text = connection.exchange(get("/metrics")).body.decode()
-    (found,) = re.findall(rf'^{name}{{model="{model}",version="1"}} (\d+)$', text, re.M)
-    return int(found)
+    return sequence_figure(server, "lumen_sequences", model)
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -397,8 +391,8 @@ def test_ten_thousand_live_sequences_do_not_grow(models: Path) -> None:
             return before, resident_bytes(running)
 
         before, after = asyncio.run(rounds())
-        assert live(running) == figure(running, "lumen_sequences_max") == count
-        assert figure(running, "lumen_sequence_state_bytes") == count * 4 * HIDDEN
+        assert live(running) == sequence_figure(running, "lumen_sequences_max") == count
+        assert sequence_figure(running, "lumen_sequence_state_bytes") == count * 4 * HIDDEN
         assert after - before < 2 << 20, f"{(after - before) >> 10} KiB for the same sequences"
         with pytest.raises(InferError, match="has 10000 live sequences") as refused:
             client.infer("rnn", {"x": some_row()}, sequence_id=count + 1, sequence_start=True)
@@ -417,8 +411,8 @@ def test_an_idle_sequence_is_dropped(server: StartServer, models: Path) -> None:
         eventually(lambda: live(running) == 0)
         with pytest.raises(InferError, match="dropped after 50 ms without a request"):
             client.infer("rnn", {"x": some_row()}, sequence_id=1)
-    assert figure(running, "lumen_sequences_dropped_total") == 1
-    assert figure(running, "lumen_sequences_started_total") == 1
+    assert sequence_figure(running, "lumen_sequences_dropped_total") == 1
+    assert sequence_figure(running, "lumen_sequences_started_total") == 1
 
 
 def test_a_reload_ends_the_sequences_of_the_model(models: Path) -> None:
@@ -531,9 +525,7 @@ def test_configurations_that_no_server_can_follow_are_refused(
     ensemble = {"ensemble": {"steps": [{"model": "right"}, {"model": "right"}]}}
     (models / "ensemble" / "config.json").write_text(json.dumps(ensemble))
     running = server(repository=models)
-    with running.connect() as connection:
-        index = connection.exchange(post("/v2/repository/index", b"{}")).json()
-    reasons = {entry["name"]: entry.get("reason", "") for entry in index}
+    reasons = load_reasons(running)
     for name, (_, text) in WRONG.items():
         assert text in reasons[name], (name, reasons[name])
     assert "keeps states of sequences" in reasons["ensemble"]
