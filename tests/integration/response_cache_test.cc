@@ -262,20 +262,32 @@ TEST_F(ResponseCacheServer, ARunFromBeforeAReloadDoesNotFillTheNext) {
 
 // --- several at once -----------------------------------------------------------------------------
 
+// A request whose thread finds another one inside the table of runs, and that one has lost its CPU,
+// runs for itself (shared_runs.h). That is rare: in most rounds all clients wait for one run.
 TEST_F(ResponseCacheServer, ClientsOfTwoThreadsWaitForOneRun) {
+  constexpr int kRounds = 5;
+  constexpr uint64_t kClients = 8;
   options_.io_thread_count = 2;
   start_counting();
-  control_->hold();
-  std::vector<HttpClient> clients;
-  for (int i = 0; i < 8; ++i) {
-    clients.push_back(i % 2 == 0 ? client() : unix_client());
-    ASSERT_TRUE(clients.back().send(row(3)));
+  int rounds_of_one_run = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto value = static_cast<float>(round);
+    const uint64_t runs_before = runs();
+    control_->hold();
+    std::vector<HttpClient> clients;
+    for (uint64_t i = 0; i < kClients; ++i) {
+      clients.push_back(i % 2 == 0 ? client() : unix_client());
+      ASSERT_TRUE(clients.back().send(row(value)));
+    }
+    control_->wait_until_held(1);
+    while (total("requests") < kClients * static_cast<uint64_t>(round)) std::this_thread::yield();
+    control_->release();
+    for (HttpClient& one : clients) EXPECT_EQ(binary_part(one.read()), row_after(value));
+    const uint64_t ran = runs() - runs_before;
+    EXPECT_GE(ran, 1u);
+    if (ran == 1) ++rounds_of_one_run;
   }
-  control_->wait_until_held(1);
-  while (total("requests") < 8) std::this_thread::yield();
-  control_->release();
-  for (HttpClient& one : clients) EXPECT_EQ(binary_part(one.read()), row_after(3));
-  EXPECT_EQ(runs(), 1u);
+  EXPECT_GT(rounds_of_one_run, kRounds / 2);
 }
 
 TEST_F(ResponseCacheServer, WhereTheLeadersClientGoesAnotherIsAnswered) {
