@@ -314,9 +314,15 @@ def awake(*targets: Target) -> Iterator[None]:
             signal_group(process, signal.SIGSTOP)
 
 
-def measure_limit(work: Workload, seconds: float) -> dict[str, float]:
-    words = [program("bench_bare_openvino"), str(work.file), f"{seconds}"]
-    found: dict[str, float] = run_json([*words, *map(str, work.shape)], SERVER_CORE)
+def measure_limit(
+    work: Workload, seconds: float, *, sent_bytes: int | None = None
+) -> dict[str, float]:
+    """The bare model. With `sent_bytes` it gets so many over TCP before each run, and sends its
+    output; the figures are of the time without the run."""
+    words = [program("bench_bare_openvino"), str(work.file), f"{seconds}", *map(str, work.shape)]
+    if sent_bytes is not None:  # by a thread that moves to its own core
+        words += ["--sender", str(LOAD_CORE), str(sent_bytes)]
+    found: dict[str, float] = run_json(words, SERVER_CORE)
     return found
 
 
