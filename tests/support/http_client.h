@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -111,7 +112,10 @@ class HttpClient {
   }
   bool read_more() {
     char chunk[16384];
-    const ssize_t got = ::recv(fd_.get(), chunk, sizeof(chunk), 0);
+    ssize_t got = 0;
+    do {
+      got = ::recv(fd_.get(), chunk, sizeof(chunk), 0);
+    } while (got < 0 && errno == EINTR);  // a fuzzer has a timer
     if (got > 0) buffer_.append(chunk, static_cast<size_t>(got));
     return got > 0;
   }

@@ -50,7 +50,10 @@ function(lumen_fuzz)
       target_link_libraries(${target} PRIVATE JPEG::JPEG ${LUMEN_LIBSPNG})
       target_include_directories(${target} SYSTEM PRIVATE ${LUMEN_INCLUDE_OF_spng})
     endif()
-    if(LUMEN_FUZZ)
+    if(name MATCHES "^(http1|http2|tls)$")  # a whole server
+      target_sources(${target} PRIVATE tests/support/fake_backend.cc)
+      target_link_libraries(${target} PRIVATE lumen::server)
+    elseif(LUMEN_FUZZ)
       # Of these modules the parser alone: clang builds nothing else of them.
       target_sources(${target} PRIVATE ${LUMEN_FUZZED_${name}})
       get_property(roots GLOBAL PROPERTY LUMEN_INCLUDE_ROOTS)

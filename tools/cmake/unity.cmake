@@ -68,7 +68,7 @@ set(LUMEN_UNITY_ALONE
 set_source_files_properties(${LUMEN_UNITY_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 function(lumen_unity TARGET)
-  if(LUMEN_SANITIZE AND NOT LUMEN_FUZZ)
+  if(LUMEN_SANITIZE)
     set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     # The joint file names its sources by whole paths, and __FILE__ is one: with a path of the checkout in
     # it, ccache would keep nothing for another checkout.
