@@ -206,6 +206,19 @@ def test_a_request_of_http_1_that_begins_like_the_preface_is_one(served: Server)
             assert connection.recv(100).startswith(b"HTTP/1.1 ")
 
 
+def test_a_name_that_is_no_utf8_is_refused_and_not_printed(tmp_path: Path) -> None:
+    """protobuf's library told of each one on the server's stderr."""
+    methods = ("ModelStatistics", "ModelConfig")
+    with Server(models_at(tmp_path)) as server:
+        with Connection(server.address) as client:
+            for number, method in enumerate(methods):
+                name = raw_http2.bytes_field(1, b"\xff") + raw_http2.bytes_field(2, b"\xff")
+                path = f"/inference.GRPCInferenceService/{method}"
+                client.send(call(2 * number + 1, path, message(name)))
+                assert status_of(client.end_of(2 * number + 1)) == "3", method
+    assert not [line for line in server.log if "protobuf" in line]
+
+
 def random_frames(seed: int) -> bytes:
     """Some of them whole, some not, all after a good begin."""
     rng = hashlib.shake_128(str(seed).encode()).digest(4000)

@@ -1,6 +1,7 @@
 // See the header.
 #include "transports/grpc/control_methods.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
 #include <grpc_service.pb.h>
 #include <nlohmann/json.hpp>
@@ -43,6 +44,8 @@ template <typename Request, typename Reply, Asked (*Read)(const Request&),
 class Form final : public service::JobForm {
  public:
   Status read(service::Job& job) const override {
+    // A client's broken text would be a line on stderr, as often as it likes.
+    const google::protobuf::LogSilencer quiet;
     Request message;
     const bool is_read = job.text.size() <= INT_MAX &&
                          message.ParseFromArray(job.text.data(), static_cast<int>(job.text.size()));
