@@ -6,6 +6,7 @@
 
 #include <lumen/client/load_plan.h>
 #include <lumen/client/model_info.h>
+#include <lumen/client/target.h>
 
 #include <lumen/base/result.h>
 
@@ -30,6 +31,7 @@ struct BenchArguments {
   uint32_t in_flight = 1;
   uint32_t sequence_length = 0;     // 0: requests name no sequence
   std::vector<std::string> inputs;  // FILE or NAME=FILE
+  lumen::client::TlsOptions tls;    // of https:// and grpcs://
   bool new_connection = false;
   bool obey_retry_after = false;
   bool poll = false;

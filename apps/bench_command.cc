@@ -108,7 +108,7 @@ int refuse_word(const std::string& word) {
   const std::string near(lumen::nearest_name(word, kBenches));
   std::fprintf(stderr,
                "lumen bench: '%s' is no bench (shared-buffer) and no URL (http://HOST:PORT, "
-               "unix:/PATH, grpc://HOST:PORT, bus:/PATH)%s%s%s\n",
+               "https://HOST:PORT, unix:/PATH, grpc://HOST:PORT, bus:/PATH)%s%s%s\n",
                word.c_str(), near.empty() ? "" : "; did you mean '", near.c_str(),
                near.empty() ? "" : "'?");
   return 2;
@@ -150,10 +150,19 @@ void add_request_options(CLI::App& bench, BenchArguments& arguments) {
       ->check(CLI::Range(1, 1'000'000));
 }
 
+// Of the connections to https:// and grpcs://.
+void add_tls_options(CLI::App& bench, BenchArguments& arguments) {
+  bench.add_option("--tls-ca", arguments.tls.ca,
+                   "authorities in PEM, of https:// and grpcs://; default: the machine's; none: "
+                   "the server's certificate is not checked");
+  auto* cert = bench.add_option("--tls-cert", arguments.tls.cert,
+                                "the client's own certificate in PEM; default: none");
+  bench.add_option("--tls-key", arguments.tls.key, "its key; default: it stands in --tls-cert")
+      ->needs(cert);
+}
+
 void add_options(CLI::App& bench, BenchArguments& arguments) {
-  bench.add_option("url", arguments.url,
-                   "http://HOST:PORT, unix:/PATH, http+unix://%2FPATH, grpc://HOST:PORT, "
-                   "grpc+unix:/PATH or bus:/PATH");
+  bench.add_option("url", arguments.url, std::string(client::kTargetForms));
   bench.add_option("--model", arguments.model, "name of the model");
   bench
       .add_option("--mix", arguments.mix,
@@ -198,6 +207,7 @@ void add_options(CLI::App& bench, BenchArguments& arguments) {
                   "seconds after which a request counts as failed; default 20")
       ->check(CLI::Range(0.001, 3'600.0));
   add_request_options(bench, arguments);
+  add_tls_options(bench, arguments);
   bench.add_flag("--new-connection", arguments.new_connection,
                  "open a new connection for each request");
   bench

@@ -101,6 +101,10 @@ Result<BenchPlan> make_plan(const BenchArguments& arguments, const std::string& 
                             double rate) {
   auto target = client::parse_target(arguments.url);
   if (!target.ok()) return target.status();
+  const client::TlsOptions& tls = arguments.tls;
+  if (!tls.ca.empty() || !tls.cert.empty() || !tls.key.empty()) {
+    LUMEN_RETURN_IF_ERROR(client::set_tls(*target, tls));
+  }
   // Not an argument: those are seen by all users of the machine.
   const char* const key = std::getenv("LUMEN_API_KEY");
   LUMEN_RETURN_IF_ERROR(client::set_key(*target, key == nullptr ? "" : key));

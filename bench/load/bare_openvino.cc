@@ -157,7 +157,8 @@ std::array<int, 2> connect_pair() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* const any_address = reinterpret_cast<sockaddr*>(&address);
   socklen_t length = sizeof(address);
-  const bool is_connected = bind(listener, any_address, length) == 0 && listen(listener, 1) == 0 &&
+  const bool is_connected = listener >= 0 && client >= 0 &&
+                            bind(listener, any_address, length) == 0 && listen(listener, 1) == 0 &&
                             getsockname(listener, any_address, &length) == 0 &&
                             connect(client, any_address, length) == 0;
   const int accepted = is_connected ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;

@@ -35,7 +35,7 @@ Step ClientConnection::begin(std::string_view request) noexcept {
   reply_bytes_ = 0;
   began_ns_ = now_ns();
   connected_ns_ = began_ns_;
-  connected_anew_ = !fd_.valid();
+  connected_anew_ = !socket_.valid();
   if (grpc_ != nullptr) grpc_->begin("ModelInfer", request);
   if (connected_anew_) return connect_now();
   state_ = State::kBusy;
@@ -45,13 +45,14 @@ Step ClientConnection::begin(std::string_view request) noexcept {
 Step ClientConnection::connect_now() noexcept {
   Connecting connecting = start_connecting(*target_, timeout_ns_);
   if (!connecting.fd.valid()) return fail(Failure::kConnect, connecting.error, {});
-  fd_ = std::move(connecting.fd);
+  socket_ = ClientSocket(std::move(connecting.fd), *target_);
+  if (!socket_.valid()) return fail(Failure::kConnect, ENOMEM, {});
   // Edge-triggered for both directions: registered once, no epoll_ctl on the way. Added after
   // connect(), because a socket that has not begun to connect reports EPOLLHUP.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLET;
   event.data.ptr = tag_;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd_.get(), &event) != 0) {
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, socket_.fd(), &event) != 0) {
     return fail(Failure::kConnect, errno, {});
   }
   state_ = State::kConnecting;
@@ -61,17 +62,28 @@ Step ClientConnection::connect_now() noexcept {
 Step ClientConnection::finish_connecting() noexcept {
   int error = 0;
   socklen_t size = sizeof(error);
-  getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return fail(Failure::kConnect, error, {});
+  state_ = State::kShaking;
+  return shake_hands();
+}
+
+Step ClientConnection::shake_hands() noexcept {
+  switch (socket_.shake_hands()) {
+    case ClientSocket::Shaken::kPending: return Step::kPending;
+    case ClientSocket::Shaken::kFailed: return fail(Failure::kConnect, errno, socket_.reason());
+    case ClientSocket::Shaken::kDone: break;
+  }
   connected_ns_ = now_ns();
   state_ = State::kBusy;
   return send_rest();
 }
 
 Step ClientConnection::advance() noexcept {
-  if (!fd_.valid()) return Step::kPending;  // closed in the same turn that reported it
+  if (!socket_.valid()) return Step::kPending;  // closed in the same turn that reported it
   switch (state_) {
     case State::kConnecting: return finish_connecting();
+    case State::kShaking: return shake_hands();
     case State::kBusy:
       if (grpc_ != nullptr || sent_ < request_.size()) {
         if (const Step step = send_rest(); step != Step::kPending) return step;
@@ -82,7 +94,7 @@ Step ClientConnection::advance() noexcept {
   if (grpc_ != nullptr) return idle_frames();
   // Nothing was asked: the server ends an idle connection.
   char byte = 0;
-  const ssize_t bytes = recv(fd_.get(), &byte, 1, MSG_DONTWAIT);
+  const ssize_t bytes = socket_.receive({&byte, 1});
   if (bytes >= 0 || (errno != EAGAIN && errno != EINTR)) close();
   return Step::kPending;
 }
@@ -90,8 +102,7 @@ Step ClientConnection::advance() noexcept {
 Step ClientConnection::send_rest() noexcept {
   if (grpc_ != nullptr) return send_frames();
   while (sent_ < request_.size()) {
-    const ssize_t bytes =
-        send(fd_.get(), request_.data() + sent_, request_.size() - sent_, MSG_NOSIGNAL);
+    const ssize_t bytes = socket_.send(request_.substr(sent_));
     if (bytes >= 0) {
       sent_ += static_cast<size_t>(bytes);
     } else if (errno == EAGAIN) {
@@ -112,12 +123,12 @@ Step ClientConnection::receive() noexcept {
     const size_t offset = grpc_ != nullptr    ? 0
                           : reply_bytes_ == 0 ? kept_
                                               : std::min(kept_, kBufferBytes / 2);
-    const ssize_t bytes = recv(fd_.get(), buffer_.get() + offset, kBufferBytes - offset, 0);
+    const ssize_t bytes = socket_.receive({buffer_.get() + offset, kBufferBytes - offset});
     if (bytes == 0) return fail(Failure::kClosed, 0, "the server closed the connection");
     if (bytes < 0) {
       if (errno == EAGAIN) return Step::kPending;
       if (errno == EINTR) continue;
-      return fail(Failure::kClosed, errno, {});
+      return fail(Failure::kClosed, errno, socket_.reason());
     }
     // Most often a reply is whole after one recv(); the next edge tells of more.
     if (const Step step = take(static_cast<size_t>(bytes)); step != Step::kPending) return step;
@@ -153,13 +164,13 @@ Step ClientConnection::take(size_t bytes) noexcept {
 
 Step ClientConnection::send_frames() noexcept {
   for (auto out = grpc_->output(); !out.empty(); out = grpc_->output()) {
-    const ssize_t bytes = send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL);
+    const ssize_t bytes = socket_.send(out);
     if (bytes >= 0) {
       grpc_->sent(static_cast<size_t>(bytes));
     } else if (errno == EAGAIN) {
       return Step::kPending;
     } else if (errno != EINTR) {
-      return fail(Failure::kClosed, errno, {});
+      return fail(Failure::kClosed, errno, socket_.reason());
     }
   }
   return grpc_->error().empty() ? Step::kPending : fail(Failure::kBroken, 0, grpc_->error());
@@ -181,7 +192,7 @@ Step ClientConnection::take_frames(size_t bytes) noexcept {
 // Nothing was asked: windows and pings, or the connection's end.
 Step ClientConnection::idle_frames() noexcept {
   for (;;) {
-    const ssize_t bytes = recv(fd_.get(), buffer_.get(), kBufferBytes, MSG_DONTWAIT);
+    const ssize_t bytes = socket_.receive({buffer_.get(), kBufferBytes});
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0 && errno == EAGAIN) return Step::kPending;
     if (bytes <= 0 || !grpc_->stays_open({buffer_.get(), static_cast<size_t>(bytes)}) ||
@@ -194,21 +205,21 @@ Step ClientConnection::idle_frames() noexcept {
 
 void ClientConnection::close() noexcept {
   if (grpc_ != nullptr) grpc_->close();
-  fd_.reset();  // leaves the epoll set with it: nobody else holds the description
+  socket_.reset();  // leaves the epoll set with it: nobody else holds the description
   state_ = State::kIdle;
 }
 
 Step ClientConnection::fail(Failure failure, int error, std::string_view reason) noexcept {
   failure_ = failure;
   error_ = error;
-  reason_ = reason;
+  reason_ = reason;  // a copy: the socket's goes with it
   close();
   return Step::kFailed;
 }
 
 std::string ClientConnection::error_text() const {
   std::string text(kFailureNames[static_cast<size_t>(failure_)]);
-  return text + ": " + (error_ != 0 ? std::string(strerror(error_)) : std::string(reason_));
+  return text + ": " + (reason_.empty() ? std::string(strerror(error_)) : reason_);
 }
 
 }  // namespace lumen::client

@@ -2,6 +2,8 @@
 // load threads call; that allocates nothing. Errors: as target.h says.
 #include <lumen/client/target.h>
 
+#include "client/tls_context.h"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -61,22 +63,33 @@ Result<Target> unix_target(std::string_view url, const std::string& path) {
   return target;
 }
 
-Result<Target> tcp_target(std::string_view url, std::string_view authority) {
+// The host without brackets, and the port where there is one.
+struct Authority {
+  std::string_view host;
+  std::string_view port;
+};
+
+Authority split(std::string_view authority, std::string_view usual_port) {
   const size_t colon = authority.rfind(':');
   const size_t bracket = authority.rfind(']');
   std::string_view host = authority;
-  std::string_view port = "80";
+  std::string_view port = usual_port;
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
     host = authority.substr(0, colon);
     port = authority.substr(colon + 1);
   }
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {host, port};
+}
+
+Result<Target> tcp_target(std::string_view url, std::string_view authority, bool is_tls) {
+  const auto [host, port] = split(authority, is_tls ? "443" : "80");
   unsigned number = 0;
   const auto [rest, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (error != std::errc{} || rest != port.data() + port.size() || number == 0 || number > 65'535) {
     return refuse(url, "its port is not 1 to 65535");
-  }
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
   }
   if (host.empty()) return refuse(url, "has no host");
   addrinfo hints{};
@@ -100,9 +113,24 @@ void set_base_path(Target& target, std::string_view path) {
   target.base_path = path;
 }
 
+Status use_tls(Target& target, const TlsOptions& options) {
+  const std::string host(split(target.host, "").host);
+  auto made = TlsContext::create(host, target.is_grpc, options);
+  if (!made.ok()) return made.status();
+  target.tls = std::move(*made);
+  return {};
+}
+
+Result<Target> with_tls(Result<Target> target) {
+  if (!target.ok()) return target;
+  if (const Status status = use_tls(*target, {}); !status.ok()) return status;
+  return target;
+}
+
 Result<Target> target_of(std::string_view url) {
   constexpr std::string_view kBus = "bus:", kUnix = "unix:", kHttpUnix = "http+unix://",
-                             kHttp = "http://", kGrpc = "grpc://", kGrpcUnix = "grpc+unix:";
+                             kHttp = "http://", kHttps = "https://", kGrpc = "grpc://",
+                             kGrpcs = "grpcs://", kGrpcUnix = "grpc+unix:";
   for (const char c : url) {
     if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f) return refuse(url, "holds a blank");
   }
@@ -121,21 +149,22 @@ Result<Target> target_of(std::string_view url) {
     if (target.ok()) target->is_grpc = is_grpc;
     return target;
   }
-  if (url.starts_with(kGrpc)) {
-    std::string_view authority = url.substr(kGrpc.size());
+  if (url.starts_with(kGrpc) || url.starts_with(kGrpcs)) {
+    const bool is_tls = url.starts_with(kGrpcs);
+    std::string_view authority = url.substr(is_tls ? kGrpcs.size() : kGrpc.size());
     while (authority.ends_with('/')) authority.remove_suffix(1);
     if (authority.find('/') != std::string_view::npos) return refuse(url, "gRPC has no prefix");
-    Result<Target> target = tcp_target(url, authority);
+    Result<Target> target = tcp_target(url, authority, is_tls);
     if (target.ok()) target->is_grpc = true;
-    return target;
+    return is_tls ? with_tls(std::move(target)) : std::move(target);
   }
-  if (url.starts_with("https://")) return refuse(url, "TLS is not spoken");
+  const bool is_tls = url.starts_with(kHttps);
   const bool over_unix = url.starts_with(kHttpUnix);
   std::string_view rest = url;
   if (over_unix) {
     rest.remove_prefix(kHttpUnix.size());
-  } else if (url.starts_with(kHttp)) {
-    rest.remove_prefix(kHttp.size());
+  } else if (url.starts_with(kHttp) || is_tls) {
+    rest.remove_prefix(is_tls ? kHttps.size() : kHttp.size());
   } else if (url.find("://") != std::string_view::npos) {
     return refuse(url, "its scheme is unknown");
   }
@@ -143,18 +172,27 @@ Result<Target> target_of(std::string_view url) {
   const std::string_view authority = rest.substr(0, slash);
   Result<Target> target = refuse(url, "is not percent-encoded rightly");
   if (!over_unix) {
-    target = tcp_target(url, authority);
+    target = tcp_target(url, authority, is_tls);
   } else if (const auto path = percent_decoded(authority)) {
     target = unix_target(url, *path);
   }
   if (target.ok() && slash != std::string_view::npos) set_base_path(*target, rest.substr(slash));
-  return target;
+  return is_tls ? with_tls(std::move(target)) : std::move(target);
 }
 
 }  // namespace
 
 bool looks_like_url(std::string_view word) noexcept {
   return word.find(':') != std::string_view::npos || word.find('/') != std::string_view::npos;
+}
+
+Status set_tls(Target& target, const TlsOptions& options) {
+  if (target.tls == nullptr) {
+    return Status::error(Code::kInvalidArgument,
+                         "'%s' speaks no TLS; wanted https://HOST:PORT or grpcs://HOST:PORT",
+                         target.url.c_str());
+  }
+  return use_tls(target, options);
 }
 
 Status set_key(Target& target, std::string_view key) {

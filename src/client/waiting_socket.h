@@ -1,11 +1,12 @@
 // WaitingSocket: a connection whose operations wait, until one deadline for all of them.
-// Threads: one. Memory: none. Errors: a Status that says why, without the server's name.
+// Threads: one. Memory: as ClientSocket's. Errors: a Status that says why, without the server's
+// name.
 #pragma once
 
+#include <lumen/client/client_socket.h>
 #include <lumen/client/target.h>
 
 #include <lumen/base/result.h>
-#include <lumen/base/unique_fd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +25,14 @@ class WaitingSocket {
   [[nodiscard]] Result<size_t> receive(std::span<char> room);
 
  private:
-  WaitingSocket(UniqueFd fd, uint64_t deadline_ns) noexcept
-      : fd_(std::move(fd)), deadline_ns_(deadline_ns) {}
+  WaitingSocket(ClientSocket socket, uint64_t deadline_ns) noexcept
+      : socket_(std::move(socket)), deadline_ns_(deadline_ns) {}
+  [[nodiscard]] Status shake_hands();
   // False when the deadline passed first.
   [[nodiscard]] bool wait_for(short events) const;
+  [[nodiscard]] Status failed_with(int error) const;
 
-  UniqueFd fd_;
+  ClientSocket socket_;
   uint64_t deadline_ns_;
 };
 

@@ -8,6 +8,7 @@ import gzip
 import importlib.util
 import json
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration import prometheus, raw_http2
+from integration.certificates import Authority
 from integration.ensemble_models import WIDTH, make_model
 from integration.harness import (
     MODELS,
@@ -46,9 +48,10 @@ TAKEN: Answer = (200, {}, b"")
 
 
 class Collector:
-    """Keeps the messages that it takes. `answers`: of its next requests, each once; then TAKEN."""
+    """Keeps the messages that it takes. `answers`: of its next requests, each once; then TAKEN.
+    `certified`: a certificate and its key, for TLS."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, certified: tuple[Path, Path] | None = None) -> None:
         self.answers: list[Answer] = []
         self.messages: list[bytes] = []
         self.heads: list[tuple[str, str]] = []
@@ -74,6 +77,11 @@ class Collector:
         self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        if certified is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certified)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            self.url = f"https://localhost:{self.port}"
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
@@ -419,6 +427,27 @@ def test_a_server_whose_collector_never_answers_serves_and_stops(server: StartSe
         assert one.wait() == 0
 
 
+def test_a_collector_of_tls_gets_the_spans_where_its_authority_is_known(
+    server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    collector = Collector(certified=authority.sign("collector"))
+    try:
+        stranger = server("--otlp-endpoint", collector.url)
+        assert ask(stranger, *traced("a")) == [200]
+        stranger.wait_for_log("otlp_endpoint", "certificate verify failed")
+        eventually(
+            lambda: figures(stranger)["records_dropped"] == 1, lambda: str(figures(stranger))
+        )
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+        one = server("--otlp-endpoint", collector.url)
+        assert ask(one, *traced("b")) == [200]
+        collector.wait_for_attempts(1)
+        assert list(requests_in(collector.spans())) == ["b"]
+    finally:
+        collector.close()
+
+
 def test_a_collector_whose_name_is_not_known_does_not_stop_the_server(server: StartServer) -> None:
     one = server("--otlp-endpoint", "http://no-such-host.invalid:4318")
     one.wait_for_log("otlp_endpoint", "no-such-host.invalid")
@@ -429,8 +458,8 @@ def test_a_collector_whose_name_is_not_known_does_not_stop_the_server(server: St
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("https://127.0.0.1:4318", "TLS is not spoken"),
         ("grpc://127.0.0.1:4317", "at port 4318"),
+        ("grpcs://127.0.0.1:4317", "at port 4318"),
         ("127.0.0.1:4318", "wanted http://HOST:PORT"),
         ("http://127.0.0.1:99999", "its port is not 1 to 65535"),
         ("http://", "has no host"),

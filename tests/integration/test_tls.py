@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from integration.certificates import Authority
 from integration.harness import (
     PATIENCE,
     ROOT,
@@ -61,43 +62,6 @@ client.stop_stream()
 client.close()
 print("right")
 """
-
-
-def openssl(*words: str | Path, **options: object) -> str:
-    done = subprocess.run(
-        ["openssl", *map(str, words)],
-        check=True,
-        capture_output=True,
-        text=True,
-        **options,  # type: ignore[call-overload]
-    )
-    return str(done.stdout) + str(done.stderr)
-
-
-class Authority:
-    """One that signs certificates, in a folder."""
-
-    def __init__(self, folder: Path, name: str = "authority") -> None:
-        self.folder = folder
-        self.certificate = folder / f"{name}.pem"
-        self._key = folder / f"{name}.key"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-keyout", self._key, "-out", self.certificate, "-days", "2", "-subj",
-                f"/CN={name}")  # fmt: skip
-
-    def sign(self, name: str, key: str = "ec") -> tuple[Path, Path]:
-        """A certificate for localhost, and its key."""
-        certificate, private = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        request = self.folder / f"{name}.csr"
-        kind = ["-newkey", "rsa:2048"]
-        if key == "ec":
-            kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        openssl("req", "-new", *kind, "-nodes", "-keyout", private, "-out", request, "-subj",
-                f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")  # fmt: skip
-        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key,
-                "-CAcreateserial", "-days", "2", "-copy_extensions", "copy", "-out",
-                certificate)  # fmt: skip
-        return certificate, private
 
 
 @pytest.fixture(scope="module")

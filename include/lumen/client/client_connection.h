@@ -5,11 +5,10 @@
 // Errors: Step::kFailed, with failure() and error_text().
 #pragma once
 
+#include <lumen/client/client_socket.h>
 #include <lumen/client/reply_head.h>
 #include <lumen/client/tally.h>
 #include <lumen/client/target.h>
-
-#include <lumen/base/unique_fd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +38,8 @@ class ClientConnection {
   void close() noexcept;
 
   [[nodiscard]] bool is_busy() const noexcept { return state_ != State::kIdle; }
-  // When begin() was called, and when its connection stood: the same where it stood already.
+  // When begin() was called, and when its connection stood, with TLS after the handshake: the same
+  // where it stood already.
   [[nodiscard]] uint64_t began_ns() const noexcept { return began_ns_; }
   [[nodiscard]] uint64_t connected_ns() const noexcept { return connected_ns_; }
   [[nodiscard]] bool connected_anew() const noexcept { return connected_anew_; }
@@ -58,10 +58,11 @@ class ClientConnection {
 
  private:
   static constexpr size_t kBufferBytes = 64 * 1024;
-  enum class State : uint8_t { kIdle, kConnecting, kBusy };
+  enum class State : uint8_t { kIdle, kConnecting, kShaking, kBusy };
 
   Step connect_now() noexcept;
   Step finish_connecting() noexcept;
+  Step shake_hands() noexcept;
   Step send_rest() noexcept;
   Step receive() noexcept;
   Step take(size_t bytes) noexcept;
@@ -77,7 +78,7 @@ class ClientConnection {
   uint64_t timeout_ns_;
   std::unique_ptr<char[]> buffer_;
   std::unique_ptr<GrpcCodec> grpc_;  // nullptr: it speaks HTTP/1.1
-  UniqueFd fd_;
+  ClientSocket socket_;
   State state_ = State::kIdle;
   std::string_view request_;
   size_t sent_ = 0;
@@ -90,7 +91,7 @@ class ClientConnection {
   bool connected_anew_ = false;
   Failure failure_ = Failure::kClosed;
   int error_ = 0;
-  std::string_view reason_;
+  std::string reason_;  // empty: error_ says it
 };
 
 }  // namespace lumen::client

@@ -9,7 +9,8 @@
 namespace lumen::otlp {
 
 inline constexpr std::string_view kEndpointForms =
-    "http://HOST:PORT[/PATH] or http+unix://%2FPATH of a collector's OTLP/HTTP receiver";
+    "http://HOST:PORT[/PATH], https://HOST:PORT[/PATH] or http+unix://%2FPATH of a collector's "
+    "OTLP/HTTP receiver";
 
 // Its form alone: no name is looked up.
 [[nodiscard]] Status check_endpoint(std::string_view endpoint);

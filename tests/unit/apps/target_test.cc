@@ -90,16 +90,48 @@ TEST(TargetUrl, TakesAPrefixBehindAPercentEncodedPath) {
 TEST(TargetUrl, RefusesAnUnreachableUrlAndNamesTheForms) {
   const std::string long_path = "unix:/" + std::string(120, 'a');
   for (const std::string& url :
-       {std::string("https://127.0.0.1:1"), std::string("ftp://127.0.0.1"),
-        std::string("http://127.0.0.1:0"), std::string("http://127.0.0.1:65536"),
-        std::string("http://127.0.0.1:80x"), std::string("http://:80"), std::string("unix:"),
-        std::string("http+unix://%2"), std::string("http+unix://%zz"), std::string("http://a b:1"),
-        long_path}) {
+       {std::string("ftp://127.0.0.1"), std::string("https://:443"),
+        std::string("grpcs://127.0.0.1/prefix"), std::string("http://127.0.0.1:0"),
+        std::string("http://127.0.0.1:65536"), std::string("http://127.0.0.1:80x"),
+        std::string("http://:80"), std::string("unix:"), std::string("http+unix://%2"),
+        std::string("http+unix://%zz"), std::string("http://a b:1"), long_path}) {
     const auto target = parse_target(url);
     ASSERT_FALSE(target.ok()) << url;
     const std::string message(target.status().message());
     EXPECT_NE(message.find("http://HOST:PORT"), std::string::npos) << message;
   }
+}
+
+TEST(TargetUrl, TakesThoseOfTls) {
+  const auto http = parse_target("https://127.0.0.1/base");
+  ASSERT_TRUE(http.ok());
+  EXPECT_NE(http->tls, nullptr);
+  EXPECT_FALSE(http->is_grpc);
+  EXPECT_EQ(ntohs(ipv4_of(*http).sin_port), 443);
+  EXPECT_EQ(http->base_path, "/base");
+  const auto grpc = parse_target("grpcs://[::1]:8443");
+  ASSERT_TRUE(grpc.ok());
+  EXPECT_NE(grpc->tls, nullptr);
+  EXPECT_TRUE(grpc->is_grpc);
+  EXPECT_EQ(parse_target("http://127.0.0.1")->tls, nullptr);
+}
+
+TEST(TargetUrl, RefusesFilesOfTlsThatAreNone) {
+  auto target = parse_target("https://127.0.0.1");
+  ASSERT_TRUE(target.ok());
+  const auto refusal = [&](const TlsOptions& options) {
+    const Status status = set_tls(*target, options);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal({.ca = "/nonexistent"}),
+            "--tls-ca /nonexistent: No such file or directory; wanted certificates of authorities "
+            "in PEM, or 'none'");
+  EXPECT_NE(refusal({.cert = "/dev/null"}).find("--tls-cert /dev/null: "), std::string::npos);
+  EXPECT_TRUE(set_tls(*target, {.ca = "none"}).ok());
+  auto plain = parse_target("http://127.0.0.1");
+  EXPECT_NE(std::string(set_tls(*plain, {.ca = "none"}).message()).find("wanted https://"),
+            std::string::npos);
 }
 
 TEST(TargetUrl, TellsAUrlFromTheNameOfABench) {
