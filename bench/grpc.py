@@ -3,7 +3,9 @@
   h2load (core 1) --gRPC, or HTTP/1.1--> server (core 0), default settings, the MLP
 
 Unary calls at 16 connections against nginx's empty answer of gRPC's shape to the same bytes; one
-client against the same server's HTTP/1.1, binary tensors both ways, the same tool. Then 64 requests
+client against the same server's HTTP/1.1, binary tensors both ways, the same tool. That client
+sleeps between its requests, and how long its CPU takes to wake up depends on how long it slept; so
+once more by `lumen bench --poll`, which does not sleep. Then 64 requests
 in flight on one connection, as a stream of inference and as unary calls: the server's CPU time for
 a request, since the client, Python, costs more than the server.
 """
@@ -21,7 +23,7 @@ from pathlib import Path
 from bench.load import h2load, serving
 from bench.load.serving import Target
 from bench.runner import Bench, BenchError, Goal, Run, make_row
-from bench.runner.places import left_out
+from bench.runner.places import left_out, lumen_bench
 from bench.runner.run import rotated
 
 FLOOR = "nginx, empty answer"
@@ -135,6 +137,7 @@ def measure(run: Run) -> None:
         return
     many: dict[str, list[float]] = {GRPC: [], FLOOR: []}
     one: dict[str, list[float]] = {GRPC: [], HTTP: []}
+    awake: dict[str, list[float]] = {GRPC: [], HTTP: []}
     cpu: dict[str, list[float]] = {STREAM: [], UNARY: []}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -164,6 +167,11 @@ def measure(run: Run) -> None:
                 for kind in rotated([GRPC, HTTP], number):
                     found = ask(ours, 1) if kind == GRPC else ask_http(ours)
                     one[kind].append(found["p50_us"])
+                for kind in rotated([GRPC, HTTP], number):
+                    url = f"{'grpc' if kind == GRPC else 'http'}://127.0.0.1:{ours.port}"
+                    words = ("--clients", "1", "--duration", str(run.seconds), "--poll")
+                    row = lumen_bench(url, ours.workload.model, *words, cpu=serving.LOAD_CORE)
+                    awake[kind].append(row["latency_us"]["p50"])
                 for kind in rotated([STREAM, UNARY], number):
                     cpu[kind].append(in_flight(ours, kind, run.seconds))
     run.add(
@@ -175,6 +183,7 @@ def measure(run: Run) -> None:
             more_is_better=True,
         ),
         make_row("mlp, unary, 1 connection", "p50 latency", "us", one),
+        make_row("mlp, unary, 1 connection, the client polls", "p50 latency", "us", awake),
         make_row(f"mlp, stream, {IN_FLIGHT} in flight", "CPU of a request", "us", cpu),
     )
 
@@ -182,8 +191,8 @@ def measure(run: Run) -> None:
 BENCH = Bench(
     title="gRPC",
     measure=measure,
-    minutes=0.8,
-    quick_minutes=0.3,
+    minutes=1.0,
+    quick_minutes=0.4,
     seconds=(1.0, 1.0),
     sources=("include/**", "src/**", "apps/**", "bench/load/*"),
     packages=("nginx", "nghttp2-client"),
