@@ -36,8 +36,7 @@ ClientSocket::Shaken ClientSocket::shake_hands() noexcept {
   const int outcome = SSL_do_handshake(session_.get());
   if (outcome != 1) {
     if (tell(outcome) < 0 && errno == EAGAIN) return Shaken::kPending;
-    if (errno == 0 || reason_.empty())
-      reason_ = "the server closed the connection in the handshake";
+    if (reason_.empty()) reason_ = "the server closed the connection in the handshake";
     return Shaken::kFailed;
   }
   const auto* const context = static_cast<const TlsContext*>(SSL_get_app_data(session_.get()));

@@ -27,8 +27,6 @@ class TlsContext {
   [[nodiscard]] SSL* begin(int fd) const noexcept;
   // After the handshake: the server has chosen the wanted protocol.
   [[nodiscard]] bool has_protocol(const SSL& session) const noexcept;
-  [[nodiscard]] bool is_grpc() const noexcept { return is_grpc_; }
-  [[nodiscard]] const std::string& host() const noexcept { return host_; }
 
  private:
   struct FreeContext {

@@ -3,15 +3,16 @@
 // must be answered in their order, with their own numbers.
 //
 // Threads: the fuzzer's; the server's own. Memory: the heap. Errors: CHECK.
+#include "fuzz/http_replies.h"
 #include "fuzz/live_server.h"
 #include "support/compress.h"
 
 #include <optional>
-#include <vector>
 
 namespace {
 
 using lumen::fuzz::Connection;
+using lumen::fuzz::HttpReplies;
 using lumen::fuzz::LiveServer;
 using lumen::fuzz::of_four;
 using lumen::fuzz::Steps;
@@ -37,38 +38,31 @@ std::string in_chunks(std::string_view body, size_t size) {
   return chunks + "0\r\n\r\n";
 }
 
-class Client final : private Connection {
+class Client final : public Connection {
  public:
   using Connection::Connection;
 
-  void play(Steps& steps) {
-    while (!steps.is_empty() && !is_full() && !is_over()) {
-      switch (steps.byte() % 8) {
-        case 0:
-        case 1: infer(steps); break;
-        case 2: get(steps); break;
-        case 3: body_of_the_fuzzer(steps); break;
-        case 4: header_of_the_fuzzer(steps); break;
-        case 5:
-        case 6: cut(steps.byte()); break;
-        default:
-          // Requests are not to be told apart from here on.
-          send(steps.bytes(steps.byte()));
-          is_whole_ = false;
-          break;
-      }
+ private:
+  void step(Steps& steps) override {
+    switch (steps.byte() % 8) {
+      case 0:
+      case 1: infer(steps); break;
+      case 2: get(steps); break;
+      case 3: body_of_the_fuzzer(steps); break;
+      case 4: header_of_the_fuzzer(steps); break;
+      case 5:
+      case 6: cut(steps.byte()); break;
+      default: send_any(steps); break;
     }
   }
-
-  void finish() {
+  void finish() override {
     end();
-    check_replies();
+    replies_.check(is_whole());
   }
+  void on_received(std::string_view bytes) override { replies_.receive(bytes); }
 
- private:
-  // The outputs of the reply; nullopt: of a request that may be refused.
   void expect(std::optional<std::string> outputs) {
-    if (is_whole_) expected_.push_back(std::move(outputs));
+    if (is_whole()) replies_.expect(std::move(outputs));
   }
 
   void infer(Steps& steps) {
@@ -78,7 +72,6 @@ class Client final : private Connection {
     const bool is_chunked = (form & 2) != 0;
     const bool is_packed = (form & 4) != 0;
     const bool awaits = (form & 8) != 0;
-    // Of 64 bytes in a row of JSON, or 16.
     const auto rows = static_cast<uint8_t>((form & 16) != 0 ? 200 : 1 + more % 8);
     const float value = server().next_value();
     std::string body;
@@ -131,47 +124,12 @@ class Client final : private Connection {
 
   void header_of_the_fuzzer(Steps& steps) {
     const std::string_view line = steps.bytes(steps.byte());
-    is_whole_ = false;
+    break_up();
     send("POST /v2/models/plus_one/infer HTTP/1.1\r\nHost: test\r\n" + std::string(line) +
          "\r\nContent-Length: 5\r\n\r\nabcde");
   }
 
-  void on_received(std::string_view bytes) override { in_ += bytes; }
-
-  [[nodiscard]] static size_t number_after(std::string_view head, std::string_view name,
-                                           size_t otherwise) {
-    const size_t at = head.find(name);
-    if (at == std::string_view::npos) return otherwise;
-    return std::strtoul(std::string(head.substr(at + name.size(), 10)).c_str(), nullptr, 10);
-  }
-
-  void check_replies() {
-    std::string_view rest = in_;
-    for (const std::optional<std::string>& outputs : expected_) {
-      size_t end = rest.find("\r\n\r\n");
-      while (end != std::string_view::npos && rest.starts_with("HTTP/1.1 100 ")) {
-        rest.remove_prefix(end + 4);
-        end = rest.find("\r\n\r\n");
-      }
-      if (end == std::string_view::npos) {
-        LUMEN_CHECK(!is_whole_);  // all requests are whole, and one has no reply
-        return;
-      }
-      const std::string_view head = rest.substr(0, end + 4);
-      const std::string_view body =
-          rest.substr(head.size(), number_after(head, "\r\nContent-Length: ", 0));
-      rest.remove_prefix(head.size() + body.size());
-      if (!outputs) continue;
-      LUMEN_CHECK(head.starts_with("HTTP/1.1 200 "));
-      const size_t json = number_after(head, "\r\nInference-Header-Content-Length: ", body.size());
-      LUMEN_CHECK(json <= body.size() && body.substr(json) == *outputs);
-    }
-    LUMEN_CHECK(rest.empty() || !is_whole_);
-  }
-
-  std::string in_;
-  std::vector<std::optional<std::string>> expected_;
-  bool is_whole_ = true;  // all bytes so far are whole requests
+  HttpReplies replies_;
 };
 
 }  // namespace
@@ -179,9 +137,6 @@ class Client final : private Connection {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static LiveServer server;
   Steps steps(data, size);
-  Client client(server);
-  client.play(steps);
-  client.finish();
-  server.serves_others();
+  Client(server).live(steps);
   return 0;
 }

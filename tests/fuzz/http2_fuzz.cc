@@ -2,7 +2,7 @@
 // and requests of REST, cut anywhere. An infer request on a stream that no frame of the fuzzer
 // names must be answered with its own numbers.
 //
-// An input is a list of steps (see play()), so that mutations keep whole frames.
+// An input is a list of steps (see step()), so that mutations keep whole frames.
 // Threads: the fuzzer's; the server's own. Memory: the heap. Errors: CHECK.
 #include "fuzz/live_server.h"
 #include "support/grpc_client.h"
@@ -58,45 +58,36 @@ std::string infer_message(float value, uint8_t rows) {
          field(7, tensor);
 }
 
-class Client final : private Connection {
+class Client final : public Connection {
  public:
   explicit Client(LiveServer& server) : Connection(server) {
     send(lumen::test::kH2Preface);
     send(h2_frame(4, 0, 0, ""));
   }
 
-  void play(Steps& steps) {
-    while (!steps.is_empty() && !is_full() && !is_over()) {
-      const uint8_t kind = steps.byte() % 16;
-      if (kind < kKinds) {
-        any_frame(kind, steps);
-      } else if (kind == 10) {
-        call(steps);
-      } else if (kind == 11) {
-        rest(steps);
-      } else if (kind == 12) {
-        another_message(steps);
-      } else if (kind == 13) {
-        part_of_message(steps);
-      } else if (kind == 14) {
+ private:
+  void step(Steps& steps) override {
+    const uint8_t kind = steps.byte() % 16;
+    if (kind < kKinds) return any_frame(kind, steps);
+    switch (kind) {
+      case 10: return call(steps);
+      case 11: return rest(steps);
+      case 12: return another_message(steps);
+      case 13: return part_of_message(steps);
+      case 14: {
         const uint8_t part = steps.byte();
-        part == 0 ? settle() : cut(part);
-      } else {
-        // Frames are not to be told apart from here on.
-        send(steps.bytes(steps.byte()));
-        is_whole_ = false;
+        return part == 0 ? settle() : cut(part);
       }
+      default: return send_any(steps);
     }
   }
-
-  void finish() {
+  void finish() override {
     settle();
     settle();
     end();
     for (const auto& [stream, asked] : asked_) check_replies(stream, asked);
   }
 
- private:
   struct Asked {
     bool is_stream = false;
     std::set<std::string> rows;  // the last row of each reply
@@ -183,7 +174,7 @@ class Client final : private Connection {
 
   // Until the server has read all frames so far.
   void settle() {
-    if (!is_whole_) return;
+    if (!is_whole()) return;
     const std::string mark = std::to_string(10'000'000 + ++pings_);
     send(h2_frame(kPing, 0, 0, mark));
     flush();
@@ -241,7 +232,6 @@ class Client final : private Connection {
   std::string answered_;
   std::map<uint32_t, Asked> asked_;  // by stream; those that the fuzzer has touched are not there
   std::map<uint32_t, std::string> replies_;
-  bool is_whole_ = true;
 };
 
 }  // namespace
@@ -249,9 +239,6 @@ class Client final : private Connection {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static LiveServer server;
   Steps steps(data, size);
-  Client client(server);
-  client.play(steps);
-  client.finish();
-  server.serves_others();
+  Client(server).live(steps);
   return 0;
 }

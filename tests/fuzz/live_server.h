@@ -102,8 +102,26 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  // The whole life of the connection; afterwards the server must serve another client.
+  void live(Steps& steps) {
+    while (!steps.is_empty() && !is_full() && !is_over_) step(steps);
+    finish();
+    server_.serves_others();
+  }
+
  protected:
   virtual void on_received(std::string_view bytes) = 0;
+  virtual void step(Steps& steps) = 0;
+  virtual void finish() = 0;  // with end()
+
+  // The input's own bytes, as they are: whole parts can't be told apart from here on.
+  void send_any(Steps& steps) {
+    send(steps.bytes(steps.byte()));
+    is_whole_ = false;
+  }
+  // All bytes so far are whole requests, frames or records.
+  [[nodiscard]] bool is_whole() const { return is_whole_; }
+  void break_up() { is_whole_ = false; }
 
   [[nodiscard]] LiveServer& server() { return server_; }
   // The server has closed.
@@ -111,10 +129,10 @@ class Connection {
   void send(std::string_view bytes) { out_ += bytes; }
   [[nodiscard]] bool is_full() const { return sent_ + out_.size() >= kMostSentBytes; }
 
-  // The server has most likely read that part when it has answered another client, and waits for
-  // the rest.
-  void cut(size_t of_256) {
-    flush(out_.size() * (256 - of_256) / 256);
+  // Sends a part of the bytes so far, 255: all. The server has most likely read it when it has
+  // answered another client, and waits for the rest.
+  void cut(uint8_t part) {
+    flush(out_.size() * (UINT8_MAX - size_t{part}) / UINT8_MAX);
     server_.serves_others();
   }
   void flush(size_t kept_bytes = 0) {
@@ -182,6 +200,7 @@ class Connection {
   std::string out_;
   size_t sent_ = 0;
   bool is_over_ = false;
+  bool is_whole_ = true;
 };
 
 }  // namespace lumen::fuzz

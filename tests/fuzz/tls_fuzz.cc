@@ -3,17 +3,17 @@
 // Requests before the first of these bytes must be answered with their own numbers.
 //
 // Threads: the fuzzer's; the server's own. Memory: the heap. Errors: CHECK.
+#include "fuzz/http_replies.h"
 #include "fuzz/live_server.h"
 #include "support/certificate_file.h"
 
 #include <openssl/bio.h>
 #include <openssl/ssl.h>
 
-#include <vector>
-
 namespace {
 
 using lumen::fuzz::Connection;
+using lumen::fuzz::HttpReplies;
 using lumen::fuzz::LiveServer;
 using lumen::fuzz::of_four;
 using lumen::fuzz::Steps;
@@ -38,10 +38,13 @@ struct Shared {
   }
 };
 
-class Client final : private Connection {
+class Client final : public Connection {
  public:
   Client(LiveServer& server, Shared& shared, uint8_t choice)
-      : Connection(server), shared_(shared), ssl_(SSL_new(shared.context), SSL_free) {
+      : Connection(server),
+        shared_(shared),
+        ssl_(SSL_new(shared.context), SSL_free),
+        says_goodbye_((choice & 8) != 0) {
     if ((choice & 1) != 0) SSL_set_max_proto_version(ssl_.get(), TLS1_2_VERSION);
     if ((choice & 2) != 0 && shared.session != nullptr) {
       SSL_set_session(ssl_.get(), shared.session);
@@ -54,41 +57,37 @@ class Client final : private Connection {
     SSL_set_connect_state(ssl_.get());
   }
 
-  void play(Steps& steps) {
+  void begin(Steps& steps) {
     // A handshake of which the input cuts or breaks a part, or a whole one.
     if ((steps.byte() & 1) == 0) shake_hands();
-    while (!steps.is_empty() && !is_full() && !is_over()) {
-      switch (steps.byte() % 8) {
-        case 0:
-        case 1: infer(steps.byte()); break;
-        case 2: another_key(steps.byte()); break;
-        case 3: plain_text(steps.bytes(steps.byte())); break;
-        case 4: shake_hands(); break;
-        case 5:
-        case 6: cut(steps.byte()); break;
-        default:
-          // Records are not to be told apart from here on.
-          send(steps.bytes(steps.byte()));
-          is_whole_ = false;
-          break;
-      }
-    }
   }
 
-  void finish(bool says_goodbye) {
-    if (says_goodbye) {
+ private:
+  void step(Steps& steps) override {
+    switch (steps.byte() % 8) {
+      case 0:
+      case 1: infer(steps.byte()); break;
+      case 2: another_key(steps.byte()); break;
+      case 3: plain_text(steps.bytes(steps.byte())); break;
+      case 4: shake_hands(); break;
+      case 5:
+      case 6: cut(steps.byte()); break;
+      default: send_any(steps); break;
+    }
+  }
+  void finish() override {
+    if (says_goodbye_) {
       SSL_shutdown(ssl_.get());
       take_records();
     }
     end();
-    check_replies();
+    replies_.check(is_whole());
     SSL_SESSION* const session = SSL_get1_session(ssl_.get());
     if (session == nullptr) return;
     SSL_SESSION_free(shared_.session);
     shared_.session = session;
   }
 
- private:
   void take_records() {
     std::array<char, 16384> bytes{};
     int got = 0;
@@ -99,7 +98,7 @@ class Client final : private Connection {
 
   void shake_hands() {
     while (!is_over() && SSL_do_handshake(ssl_.get()) != 1) {
-      if (SSL_get_error(ssl_.get(), -1) != SSL_ERROR_WANT_READ || !is_whole_) break;
+      if (SSL_get_error(ssl_.get(), -1) != SSL_ERROR_WANT_READ || !is_whole()) break;
       take_records();
       flush();
       receive();
@@ -131,12 +130,12 @@ class Client final : private Connection {
     for (size_t at = 0; at < request.size(); at += most) {
       if (!write(std::string_view(request).substr(at, most))) return;
     }
-    if (is_whole_) expected_.push_back(std::move(outputs));
+    if (is_whole()) replies_.expect(std::move(outputs));
   }
 
   void plain_text(std::string_view bytes) {
     if (bytes.empty() || !write(bytes)) return;
-    is_whole_ = false;
+    break_up();
   }
 
   void another_key(uint8_t how) {
@@ -149,7 +148,7 @@ class Client final : private Connection {
       // Which no server should take up: the connection may end.
       SSL_renegotiate(ssl_.get());
       SSL_do_handshake(ssl_.get());
-      is_whole_ = false;
+      break_up();
     }
     take_records();
   }
@@ -160,38 +159,17 @@ class Client final : private Connection {
     std::array<char, 16384> plain{};
     size_t got = 0;
     while (SSL_read_ex(ssl_.get(), plain.data(), plain.size(), &got) == 1) {
-      in_.append(plain.data(), got);
+      replies_.receive({plain.data(), got});
     }
     take_records();
   }
 
-  void check_replies() {
-    std::string_view rest = in_;
-    for (const std::string& outputs : expected_) {
-      const size_t end = rest.find("\r\n\r\n");
-      if (end == std::string_view::npos) {
-        LUMEN_CHECK(!is_whole_);  // all requests are whole, and one has no reply
-        return;
-      }
-      constexpr std::string_view kLength = "\r\nContent-Length: ";
-      LUMEN_CHECK(rest.starts_with("HTTP/1.1 200 "));
-      const size_t length = rest.find(kLength);
-      LUMEN_CHECK(length < end);
-      const std::string number(rest.substr(length + kLength.size(), 10));
-      const std::string_view body = rest.substr(end + 4, std::strtoul(number.c_str(), nullptr, 10));
-      LUMEN_CHECK(body.ends_with(outputs));
-      rest.remove_prefix(end + 4 + body.size());
-    }
-    LUMEN_CHECK(rest.empty() || !is_whole_);
-  }
-
   Shared& shared_;
   std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
+  bool says_goodbye_;
   BIO* from_server_;
   BIO* to_server_;
-  std::string in_;
-  std::vector<std::string> expected_;
-  bool is_whole_ = true;  // all bytes so far are records of whole requests
+  HttpReplies replies_;
 };
 
 }  // namespace
@@ -206,8 +184,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Steps steps(data, size);
   const uint8_t choice = steps.byte();
   Client client(server, shared, choice);
-  client.play(steps);
-  client.finish((choice & 8) != 0);
-  server.serves_others();
+  client.begin(steps);
+  client.live(steps);
   return 0;
 }
