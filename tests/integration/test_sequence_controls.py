@@ -102,6 +102,7 @@ def test_each_row_of_a_run_is_told_of_its_own_sequence(
     bus = models.parent / "bus"
     failures: list[str] = []
     arguments = ["--queue-type", queue_type, "--thread-count", "2", "--bus", str(bus)]
+    arguments += ["--max-queue-delay-us", "2000"]  # `batched` waits for the other clients
     with Server(models, *arguments) as running:
 
         def client(number: int) -> None:
