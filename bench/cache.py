@@ -154,11 +154,13 @@ class Rows:
     def kinds(self) -> None:
         for kind in ("string16", "value64"):
             for row in FIVE:
-                name = f"{row} {kind}; {ONE_THREAD}"
-                if self.run.wants(name):
-                    contenders = self.one_thread(row, ("floor", "", *PLAIN_RIVALS), kind)
-                    measure(contenders, self.run.rounds, is_probed=False)
-                    self.add(name, "ns", "ns", "lumen", contenders, PLAIN_RIVALS, "floor")
+                for flavour, rivals in (("", PLAIN_RIVALS), ("default", LOCKED_RIVALS)):
+                    name = f"{row} {kind}; {FLAVOURS[flavour]}"
+                    if self.run.wants(name):
+                        contenders = self.one_thread(row, ("floor", flavour, *rivals), kind)
+                        measure(contenders, self.run.rounds, is_probed=False)
+                        ours = f"lumen {flavour}".strip()
+                        self.add(name, "ns", "ns", ours, contenders, rivals, "floor")
 
     def peak(self, name: str, entries: int) -> Contender:
         words = [program("bench_cache_memory"), "--contender", name, "--entries", str(entries)]
@@ -402,14 +404,14 @@ GOALS = (
 BENCH = Bench(
     title="ChronoCache",
     measure=measure_all,
-    minutes=39.0,
+    minutes=43.0,
     quick_minutes=1.5,
     rounds=(3, 2),
     groups=tuple(GROUPS),
     quick_groups=("five", "memory", "threads"),
     parts=(
         part("five", "five rows", 7.5),
-        part("kinds", "keys and values", 4.0, "--rounds", "2"),
+        part("kinds", "keys and values", 8.0, "--rounds", "2"),
         part("memory", "memory", 2.5),
         part("threads", "threads", 6.5, "--rounds", "7"),
         part("ticks", "the background tick", 1.0, "--rounds", "7"),

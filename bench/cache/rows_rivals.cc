@@ -11,14 +11,14 @@ void add_rivals() {
   add_contender<Naive>("naive", Rows::kAll);
 #ifdef LUMEN_BENCH_FLAT_BOOST
   add_contender<BoostFlat>("boost_flat", Rows::kAll);
-  add_contender<MutexFlat>("mutex_flat", Rows::kFive);
-  add_contender<SharedMutexFlat>("shared_mutex_flat", Rows::kFive);
+  add_contender<MutexFlat>("mutex_flat", Rows::kAll);
+  add_contender<SharedMutexFlat>("shared_mutex_flat", Rows::kAll);
 #endif
 #ifdef LUMEN_BENCH_ABSL
   add_contender<AbslFlat>("absl_flat", Rows::kAll);
 #endif
 #ifdef LUMEN_BENCH_TBB
-  add_contender<TbbMap>("tbb", Rows::kFive);
+  add_contender<TbbMap>("tbb", Rows::kAll);
 #endif
 }
 

@@ -1,4 +1,4 @@
-/* expect: pass; with -DONE_WORD: pass; with -DBROKEN_WORDS: fail; with -DBROKEN_BEGIN: fail; with -DBROKEN_CONTROL: fail; with -DBROKEN_LOOK: fail; with -DBROKEN_MISS: fail; with -DBROKEN_DIRECTORY: fail; with -DBROKEN_ARRAY: fail; with -DBROKEN_PAIR: fail; with -DBROKEN_PUBLISH: fail; with -DBROKEN_ASIDE: fail; with -DBROKEN_REMOVED: fail; with -DBROKEN_REUSE: fail
+/* expect: pass; with -DONE_WORD: pass; with -DNODES: pass; with -DNODES_OF_ONE_WORD: pass; with -DBROKEN_COPY: fail; with -DBROKEN_NODES: fail; with -DBROKEN_WORDS: fail; with -DBROKEN_BEGIN: fail; with -DBROKEN_CONTROL: fail; with -DBROKEN_LOOK: fail; with -DBROKEN_MISS: fail; with -DBROKEN_DIRECTORY: fail; with -DBROKEN_ARRAY: fail; with -DBROKEN_PAIR: fail; with -DBROKEN_PUBLISH: fail; with -DBROKEN_ASIDE: fail; with -DBROKEN_REMOVED: fail; with -DBROKEN_REUSE: fail
  *
  * A reader beside a writer in lumen::cache::Table: the versions of segments and the second look at the directory
  * (include/lumen/cache/detail/segment.h, directory.h; table_reads.h: read_on(), of which read() is the beginning, look_at();
@@ -14,7 +14,12 @@
  * Shown: the answer is the key's value, or its absence, at some time of the look, and the words of a value belong
  * together; the reader looks at no slot behind a region.
  * ONE_WORD          an entry is one word, which is stored over the one before without raising the version (its deadline stays)
- * BROKEN_WORDS      the same with an entry of two words
+ * NODES             a slot holds the number of a node, whose key stays; a put over it stores its value anew, and a
+ *                   reader copies the value out of it (cache_hazard.pml shows that the node is not freed meanwhile)
+ * NODES_OF_ONE_WORD both
+ * BROKEN_COPY       NODES without a look at the version after that copy
+ * BROKEN_NODES      NODES whose values of two words are stored as if they were one
+ * BROKEN_WORDS      ONE_WORD with an entry of two words
  * BROKEN_BEGIN      the version is not raised before a change, only after it
  * BROKEN_CONTROL    the control byte of a new entry is stored first
  * BROKEN_LOOK       no second look at the version when the key is found
@@ -27,6 +32,18 @@
  * BROKEN_REMOVED    the slot of an erased entry is empty though searches must pass it
  * BROKEN_REUSE      the version of a segment that is given back stays as it is
  */
+#ifdef NODES_OF_ONE_WORD
+#define NODES
+#define ONE_WORD
+#endif
+#ifdef BROKEN_COPY
+#define NODES
+#endif
+#ifdef BROKEN_NODES
+#define NODES
+#define BROKEN_WORDS
+#endif
+
 #define OPERATIONS 3
 #define KEYS 3
 #define HALF(k) ((k) == 1 -> 0 : 1)
@@ -44,6 +61,27 @@ byte control[24];
 byte its_key[24];
 byte word[24];
 byte word2[24];
+
+#ifdef NODES
+byte node_key[OPERATIONS + 2];  /* 0: none */
+byte node_word[OPERATIONS + 2];
+byte node_word2[OPERATIONS + 2];
+byte nodes = 0;
+#define FIRST_WORD(i) node_word[word[i]]
+#define SECOND_WORD(i) node_word2[word[i]]
+/* Nobody sees it before the slot does. */
+inline make_entry(i, k, value) {
+  d_step { nodes++; node_key[nodes] = k; node_word[nodes] = value; node_word2[nodes] = value }
+  word[i] = nodes
+}
+#else
+#define FIRST_WORD(i) word[i]
+#define SECOND_WORD(i) word2[i]
+inline make_entry(i, k, value) {
+  word[i] = value;
+  word2[i] = value
+}
+#endif
 
 byte version[3];  /* of segments: odd while one is of none, or is changed */
 byte groups[3];
@@ -272,15 +310,15 @@ inline put(k, value) {
   if
   :: spot != NONE ->
 #ifdef ONE_WORD
-     d_step { word[AT(row, spot)] = value; word2[AT(row, spot)] = value; becomes(k, value) }
+     d_step { FIRST_WORD(AT(row, spot)) = value; SECOND_WORD(AT(row, spot)) = value; becomes(k, value) }
 #else
 #ifdef BROKEN_WORDS
-     word[AT(row, spot)] = value;
-     d_step { word2[AT(row, spot)] = value; becomes(k, value) }
+     FIRST_WORD(AT(row, spot)) = value;
+     d_step { SECOND_WORD(AT(row, spot)) = value; becomes(k, value) }
 #else
      begin_write(s);
-     word[AT(row, spot)] = value;
-     word2[AT(row, spot)] = value;
+     FIRST_WORD(AT(row, spot)) = value;
+     SECOND_WORD(AT(row, spot)) = value;
      atomic { raise_version(s); becomes(k, value) }
 #endif
 #endif
@@ -307,8 +345,7 @@ inline put(k, value) {
      control[AT(row, spot)] = TAG;
 #endif
      its_key[AT(row, spot)] = k;
-     word[AT(row, spot)] = value;
-     word2[AT(row, spot)] = value;
+     make_entry(AT(row, spot), k, value);
      atomic { control[AT(row, spot)] = TAG; becomes(k, value) }
   fi
 }
@@ -390,6 +427,35 @@ inline forget() {
   d_step { s = 0; seen = 0; array = 0; count = 0; row = 0; at = 0; left = 0; tag = 0; tag2 = 0 }
 }
 /* Goes on behind it where the slot has another key. */
+#ifdef NODES
+inline look_at(slot) {
+  node = word[AT(row, slot)];
+  if
+  :: version[s] != seen -> node = 0; goto again
+  :: else
+  fi;
+  if
+  :: node_key[node] != k
+  :: node_key[node] == k ->
+#ifdef ONE_WORD
+     d_step { value = node_word[node]; value2 = node_word2[node] }
+#else
+     value = node_word[node];
+     value2 = node_word2[node];
+#endif
+#ifndef BROKEN_COPY
+     if
+     :: version[s] != seen -> d_step { node = 0; value = 0; value2 = 0 } goto again
+     :: else
+     fi;
+#endif
+     assert(value == value2);
+     assert(possible & (1 << value));
+     goto done
+  fi;
+  node = 0
+}
+#else
 inline look_at(slot) {
 #ifdef ONE_WORD
   d_step { found_key = its_key[AT(row, slot)]; value = word[AT(row, slot)]; value2 = word2[AT(row, slot)] };
@@ -412,9 +478,10 @@ inline look_at(slot) {
   fi;
   d_step { found_key = 0; value = 0; value2 = 0 }
 }
+#endif
 
 proctype reader() {
-  byte k, array, s, seen, count, row, at, left, tag, tag2, found_key, value, value2;
+  byte k, array, s, seen, count, row, at, left, tag, tag2, found_key, node, value, value2;
   if
   :: k = 1
   :: k = 2
@@ -485,7 +552,7 @@ init {
   atomic {
     version[0] = 2; version[1] = 1; version[2] = 1;
     groups[0] = 2; data[0] = 2;
-    i = AT(2, 2); control[i] = TAG; its_key[i] = 1; word[i] = 1; word2[i] = 1; i = 0; now[1] = 1;
+    i = AT(2, 2); control[i] = TAG; its_key[i] = 1; make_entry(i, 1, 1); i = 0; now[1] = 1;
     free_segments[0] = 2; free_segments[1] = 1; free_segment_count = 2;
     free_rows[0] = 4; free_rows[1] = 3; free_row_count = 2;
     run reader(); run writer()

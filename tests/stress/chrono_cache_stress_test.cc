@@ -92,7 +92,9 @@ using Cases =
                    Case<uint64_t, std::string>, Case<std::string, std::string, cache::Lru>,
                    Case<uint64_t, uint64_t, cache::Lru>, Case<uint64_t, Wide, cache::S3Fifo>,
                    Case<uint64_t, uint64_t, cache::Lfu>,
-                   Case<std::string, std::string, cache::HashWith<HashOfFour>>>;
+                   Case<std::string, std::string, cache::HashWith<HashOfFour>>,
+                   Case<std::string, uint64_t, cache::HashWith<HashOfFour>>,
+                   Case<std::string, Wide, cache::HashWith<HashOfFour>, cache::Lru>>;
 TYPED_TEST_SUITE(ChronoCacheStress, Cases);
 
 // With no writer left.

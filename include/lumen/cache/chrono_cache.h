@@ -83,20 +83,21 @@ class ChronoCache {
   // Puts or replaces. False: nothing is stored, because ttl is not above 0, or the value alone is
   // above the bound, or the eviction policy has not admitted it. An entry with the key is gone
   // then, too: its value is not the latest.
-  bool put(K key, V value, cache::Ttl ttl) {
-    if (ttl.ns() == 0) [[unlikely]] {
-      erase(key);
-      return false;
-    }
-    const uint64_t hash = hash_of(key);
-    auto& shard = shards_.of(hash);
-    if (shard.table().is_above_bound(key, value)) [[unlikely]] {
-      erase(key);
-      return false;
-    }
-    flights_.keep_out(cache::Change::kPut, hash, key);
-    const auto guard = shard.lock();
-    return put_locked(shard, hash, std::move(key), std::move(value), ttl);
+  bool put(K key, V value, cache::Ttl ttl)
+    requires std::is_trivially_copyable_v<K>
+  {
+    return put_as(std::move(key), std::move(value), ttl);
+  }
+  // A key that is there already is not copied.
+  bool put(const K& key, V value, cache::Ttl ttl)
+    requires(!std::is_trivially_copyable_v<K>)
+  {
+    return put_as(key, std::move(value), ttl);
+  }
+  bool put(K&& key, V value, cache::Ttl ttl)
+    requires(!std::is_trivially_copyable_v<K>)
+  {
+    return put_as(std::move(key), std::move(value), ttl);
   }
   // The same, but never waits: false too while another writer has the shard, or a computed value is
   // being stored; an entry with the key is as it was then (get_or_refresh() may leave it so, too).
@@ -118,8 +119,7 @@ class ChronoCache {
   // A copy of the live value.
   template <typename Q>
   [[nodiscard]] std::optional<V> get(const Q& key) const {
-    return look<std::optional<V>>(key,
-                                  [](const K&, const V& value) { return std::optional<V>(value); });
+    return look<std::optional<V>>(key, [](const K&, const V& value) { return copy_of(value); });
   }
   template <typename Q>
   [[nodiscard]] bool contains(const Q& key) const {
@@ -227,6 +227,15 @@ class ChronoCache {
       return f(key);
     }
   }
+  [[nodiscard, gnu::always_inline]] static std::optional<V> copy_of(const V& value) {
+    if constexpr (Table::kFindsCopies && sizeof(V) > 16 && sizeof(V) % 8 == 0) {
+      std::optional<V> copy(std::in_place);
+      cache::copy_by_words(*copy, value);
+      return copy;
+    } else {
+      return std::optional<V>(value);
+    }
+  }
   // f(const K&, const V&) on the live entry, and its result; Result{} if there is none.
   template <typename Result, typename Q, typename F>
   Result look(const Q& key, F&& f) const {
@@ -242,8 +251,7 @@ class ChronoCache {
         return shard.table().template read<Result>(
             hash, asked, now, holder, [&](const typename Table::Found& found) -> Result {
               if constexpr (Table::kRecords) shard.hit(found.record);
-              const auto& pair = Table::pair_of(found.entry);
-              return f(pair.key, pair.value);
+              return f(found.key(), found.value());
             });
       } else {
         const Place place = shard.table().find(hash, asked);
@@ -254,6 +262,22 @@ class ChronoCache {
       }
     });
   }
+  template <typename K2>
+  [[gnu::always_inline]] bool put_as(K2&& key, V&& value, cache::Ttl ttl) {
+    if (ttl.ns() == 0) [[unlikely]] {
+      erase(key);
+      return false;
+    }
+    const uint64_t hash = hash_of(key);
+    auto& shard = shards_.of(hash);
+    if (shard.table().is_above_bound(key, value)) [[unlikely]] {
+      erase(key);
+      return false;
+    }
+    flights_.keep_out(cache::Change::kPut, hash, key);
+    const auto guard = shard.lock();
+    return put_locked(shard, hash, std::forward<K2>(key), std::move(value), ttl);
+  }
   // Under the lock. The value before is not the latest. Apart, and with a key of its own, so that
   // put() stays small and keeps its key in a register.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): for that reason
@@ -261,15 +285,15 @@ class ChronoCache {
     table.erase(hash, key, now_tick());
     return false;
   }
-  template <typename Shard>
-  bool put_locked(Shard& shard, uint64_t hash, K&& key, V&& value, cache::Ttl ttl) {
+  template <typename Shard, typename K2>
+  bool put_locked(Shard& shard, uint64_t hash, K2&& key, V&& value, cache::Ttl ttl) {
     Table& table = shard.table();
     const cache::DeadlineId id =
         table.deadline_for(ticker_.start_ns(ttl.ns()), ttl.ns(), tick_bits_);
     if (id == cache::kNoDeadline) [[unlikely]]
-      return refuse(table, hash, std::move(key));
+      return refuse(table, hash, std::forward<K2>(key));
     shard.drain();
-    return table.put(hash, std::move(key), std::move(value), id) != Table::Outcome::kRefused;
+    return table.put(hash, std::forward<K2>(key), std::move(value), id) != Table::Outcome::kRefused;
   }
 
   using Flights = std::conditional_t<kShared, cache::Flights<K, V, typename Set::Equal>,

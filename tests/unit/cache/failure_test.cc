@@ -202,6 +202,29 @@ TYPED_TEST(RefusedMemory, NeedsNoneToTakeEntriesAway) {
   EXPECT_EQ(this->memory_.out, 0u);
 }
 
+// Was: each put over an entry that is held by pointer had the allocator make a node and free one.
+TEST(ReplacedNodes, GiveTheirMemoryToTheNext) {
+  Refusing memory;
+  {
+    cache::Options options;
+    options.memory = &memory;
+    options.shards = 1;
+    ChronoCache<int, std::string> cache(options);
+    for (int i = 0; i < 1'000; ++i) cache.put(1, std::to_string(i), seconds(60));
+    const size_t calls = memory.calls;
+    for (int i = 0; i < 10'000; ++i) cache.put(1, std::to_string(i), seconds(60));
+    EXPECT_EQ(memory.calls, calls);
+    EXPECT_EQ(cache.get(1), "9999");
+    // Those of many entries that leave at once go back.
+    for (int i = 0; i < 20'000; ++i) cache.put(i, "text", seconds(60));
+    const size_t full = memory.out;
+    cache.clear();
+    EXPECT_LT(memory.out + 10'000 * sizeof(std::string), full) << "half of their nodes at least";
+    EXPECT_LT(cache.stats().bytes_retired, size_t{64} << 10);
+  }
+  EXPECT_EQ(memory.out, 0u);
+}
+
 // --- exceptions of K and V
 // -------------------------------------------------------------------------
 

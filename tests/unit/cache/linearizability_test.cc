@@ -144,6 +144,7 @@ template <typename T>
 class CacheHistories : public testing::Test {};
 using Cases =
     testing::Types<Case<uint64_t, uint64_t>, Case<uint64_t, Wide>, Case<uint64_t, std::string>,
+                   Case<std::string, uint64_t>, Case<std::string, Wide>,
                    Case<std::string, std::string, cache::Lru>, Case<uint64_t, Wide, cache::S3Fifo>,
                    Case<uint64_t, uint64_t, cache::Lfu>, SlowKeys>;
 TYPED_TEST_SUITE(CacheHistories, Cases);

@@ -37,6 +37,7 @@ using Cases =
     testing::Types<Case<int, int, OneThread, TtlOnly>, Case<int, int, Concurrent, TtlOnly>,
                    Case<std::string, std::string, OneThread, TtlOnly>,
                    Case<std::string, std::string, Concurrent, TtlOnly>,
+                   Case<std::string, uint64_t, Concurrent, TtlOnly>,
                    Case<int, std::string, OneThread, Lru>, Case<int, int, Concurrent, Lru>,
                    Case<uint64_t, uint64_t, OneThread, S3Fifo>,
                    Case<std::string, int, Concurrent, S3Fifo>, Case<int, int, OneThread, Lfu>,

@@ -2,8 +2,9 @@
 //
 //   in place    key and value lie in the slot. With kShared they are trivially copyable, and readers copy words
 //               that a writer may be changing; the block's version tells whether they may be used.
-//   by pointer  the slot points to a Node that does not change. Types that readers cannot copy word
-//               by word are held so (see hazard.h), and types that could throw while a table grows.
+//   by pointer  the slot points to a Node. Types that readers cannot copy word by word are held so (see
+//               hazard.h), and types that could throw while a table grows. With kShared a Node does not change,
+//               but for a value that readers can copy: it is overwritten under the version of the segment.
 //
 // Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's
 // own exceptions.
@@ -24,6 +25,12 @@ template <typename K, typename Hash>
 inline constexpr bool kKeepsHash = !(std::is_trivially_copyable_v<K> &&
                                      std::is_nothrow_invocable_v<const Hash&, const K&, uint64_t>);
 
+// Types that a reader copies word by word into a variable of its own.
+template <typename T>
+inline constexpr bool kCopiedByWords =
+    std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
+    std::is_move_assignable_v<T>;
+
 template <bool kKept>
 struct KeptHash {
   explicit KeptHash(uint64_t) noexcept {}
@@ -34,13 +41,14 @@ struct KeptHash<true> {
   uint64_t hash;
 };
 
-template <typename K, typename V, bool kKept>
+// kAlign: at least that of the value, so that readers copy it in whole words.
+template <typename K, typename V, bool kKept, size_t kAlign = 1>
 struct KeyAndValue : KeptHash<kKept> {
   template <typename K2, typename V2>
   KeyAndValue(uint64_t its_hash, K2&& k, V2&& v)
       : KeptHash<kKept>(its_hash), key(std::forward<K2>(k)), value(std::forward<V2>(v)) {}
   K key;
-  V value;
+  alignas(std::max(alignof(V), kAlign)) V value;
 };
 
 // The same without a constructor, so that it is trivially copyable wherever K and V are. kAlign: at
@@ -49,6 +57,12 @@ template <typename K, typename V, size_t kAlign = 1>
 struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   K key;
   V value;
+
+  // Whether a reader's words are either of the key or of the value, but for unused bytes.
+  static constexpr size_t kValueAt = (sizeof(K) + alignof(V) - 1) / alignof(V) * alignof(V);
+  static constexpr bool has_own_words(size_t word) {
+    return kValueAt % word == 0 && sizeof(V) % word == 0;
+  }
 };
 
 template <typename K, typename V, typename Hash, bool kShared>
@@ -59,11 +73,14 @@ struct EntryTypes {
   // writer waits.
   static constexpr size_t kMostWordsCopied = 256;
   static constexpr bool kHash = kKeepsHash<K, Hash>;
-  static constexpr bool kByPointer =
-      kShared
-          ? !(kTrivial && !kHash && sizeof(PlainKeyAndValue<K, V>) <= kMostWordsCopied)
-          : !(std::is_nothrow_move_constructible_v<K> && std::is_nothrow_move_constructible_v<V>);
-  using Node = KeyAndValue<K, V, kHash>;
+  static constexpr bool kByPointer = kShared ? !(kCopiedByWords<K> && kCopiedByWords<V> && !kHash &&
+                                                 sizeof(PlainKeyAndValue<K, V>) <= kMostWordsCopied)
+                                             : !(std::is_nothrow_move_constructible_v<K> &&
+                                                 std::is_nothrow_move_constructible_v<V>);
+  // Whether readers copy the value out of a node, since a writer overwrites it there.
+  static constexpr bool kCopiesValue =
+      kShared && kByPointer && kCopiedByWords<V> && sizeof(V) <= kMostWordsCopied;
+  using Node = KeyAndValue<K, V, kHash, kCopiesValue ? word_bytes(sizeof(V)) : 1>;
   static constexpr size_t kAlign = kShared && sizeof(PlainKeyAndValue<K, V>) > 8 ? 8 : 1;
   using InPlace = std::conditional_t<kTrivial && !kHash, PlainKeyAndValue<K, V, kAlign>, Node>;
   using Entry = std::conditional_t<kByPointer, Node*, InPlace>;

@@ -102,9 +102,8 @@ V ChronoCache<K, V, Policies...>::get_or_refresh(const K& key, cache::Ttl ttl, c
   const uint64_t stale_ticks = (ttl.ns() - std::min(ttl.ns(), fresh.ns())) >> tick_bits_;
   const auto get_fresh = [&] {
     const auto moment = ticker_.moment();
-    return look_at<std::optional<V>>(
-        key, cache::Ahead{moment, stale_ticks},
-        [](const K&, const V& value) { return std::optional<V>(value); });
+    return look_at<std::optional<V>>(key, cache::Ahead{moment, stale_ticks},
+                                     [](const K&, const V& value) { return copy_of(value); });
   };
   if (std::optional<V> found = get_fresh()) return *std::move(found);
   const uint64_t hash = hash_of(key);

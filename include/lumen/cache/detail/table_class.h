@@ -38,8 +38,11 @@ class Table {
   using Types = EntryTypes<K, V, Hash, kShared>;
   using Entry = typename Types::Entry;
   static constexpr bool kByPointer = Types::kByPointer;
-  // Whether readers load an entry by one load.
-  static constexpr bool kOneWord = !kByPointer && word_bytes(sizeof(Entry)) == sizeof(Entry);
+  static constexpr bool kCopiesValue = Types::kCopiesValue;
+  // Whether readers load by one load all that a put over an entry changes, but for its deadline.
+  static constexpr bool kOneWord = kCopiesValue
+                                       ? word_bytes(sizeof(V)) == sizeof(V)
+                                       : !kByPointer && word_bytes(sizeof(Entry)) == sizeof(Entry);
   using GroupT = Group<Entry, kShared, kRecords>;
   using SegmentT = Segment<GroupT, kShared>;
 
@@ -139,9 +142,22 @@ class Table {
   // A reader's look beside a writer: f(found) for a live entry, and its result; Result{} if there
   // is none. If entries are held by pointer, `hazard` holds it. (Returned as a whole, the found
   // entry would go through memory, and its parts would be loaded before they are there: 14 ns.)
+  struct NoValue {};
+  // Found's value is a copy that was just made.
+  static constexpr bool kFindsCopies = kShared && (!kByPointer || kCopiesValue);
   struct Found {
     Entry entry;
     Handle record;
+    [[no_unique_address]] std::conditional_t<kCopiesValue, V, NoValue> copy;
+
+    [[nodiscard]] const K& key() const noexcept { return pair_of(entry).key; }
+    [[nodiscard]] const V& value() const noexcept {
+      if constexpr (kCopiesValue) {
+        return copy;
+      } else {
+        return pair_of(entry).value;
+      }
+    }
   };
   struct NoHazard {};
   using Holder = std::conditional_t<kByPointer, Hazard, NoHazard>;

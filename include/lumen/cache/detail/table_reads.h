@@ -52,7 +52,7 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
   if constexpr (kByPointer) {
     found.entry = load_cell<true>(group.entry(slot));
   } else {
-    found.entry = load_words(group.entry(slot));
+    load_words(found.entry, group.entry(slot));
     if constexpr (!kComparesTorn<K, Equal>) {
       if (!view.unchanged()) return Look::kChanged;
     }
@@ -65,6 +65,11 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
     return Look::kChanged;
   if constexpr (kByPointer) {
     if (!equal_(found.entry->key, key)) return Look::kOther;
+  }
+  if constexpr (kCopiesValue) {
+    load_words(found.copy, found.entry->value);
+    if (!view.unchanged()) [[unlikely]]
+      return Look::kChanged;
   }
   return now.has_come(deadline) ? Look::kEnded : Look::kFound;
 }

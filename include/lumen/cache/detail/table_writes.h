@@ -19,7 +19,19 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
                                                              : Removal::kReplaced;
   };
   const size_t weight_before = weight_of(pair_of(entry));
-  if constexpr (kByPointer) {
+  if constexpr (kCopiesValue) {
+    listener_(entry->key, entry->value, why());
+    const V fresh(std::forward<V2>(value));
+    if (kOneWord && before == id) {
+      // Nothing else changes: readers see the value before or this one, and need no version.
+      store_words(entry->value, fresh);
+      return replaced(place, weight_before);
+    }
+    place.segment->begin_write();
+    store_words(entry->value, fresh);
+    store_cell<true>(group.deadlines[place.slot], id);
+    place.segment->end_write();
+  } else if constexpr (kByPointer) {
     Entry node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
     listener_(entry->key, entry->value, why());
     Entry old = entry;
@@ -30,14 +42,21 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     nodes_.retire(old);
   } else if constexpr (kShared) {
     listener_(entry.key, entry.value, why());
-    const Entry fresh{entry.key, V(std::forward<V2>(value))};
+    const auto store = [&] {
+      constexpr size_t kWord = word_bytes(sizeof(Entry));
+      if constexpr (Entry::has_own_words(kWord)) {
+        store_words_of<kWord>(entry.value, V(std::forward<V2>(value)));
+      } else {
+        store_words(entry, Entry{entry.key, V(std::forward<V2>(value))});
+      }
+    };
     if (kOneWord && before == id) {
       // Nothing else changes: readers see the value before or this one, and need no version.
-      store_words(entry, fresh);
+      store();
       return replaced(place, weight_before);
     }
     place.segment->begin_write();
-    store_words(entry, fresh);
+    store();
     store_cell<true>(group.deadlines[place.slot], id);
     place.segment->end_write();
   } else {
