@@ -404,14 +404,14 @@ GOALS = (
 BENCH = Bench(
     title="ChronoCache",
     measure=measure_all,
-    minutes=43.0,
+    minutes=40.0,
     quick_minutes=1.5,
     rounds=(3, 2),
     groups=tuple(GROUPS),
     quick_groups=("five", "memory", "threads"),
     parts=(
         part("five", "five rows", 7.5),
-        part("kinds", "keys and values", 8.0, "--rounds", "2"),
+        part("kinds", "keys and values", 5.0, "--rounds", "2"),
         part("memory", "memory", 2.5),
         part("threads", "threads", 6.5, "--rounds", "7"),
         part("ticks", "the background tick", 1.0, "--rounds", "7"),
