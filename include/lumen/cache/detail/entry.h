@@ -59,6 +59,7 @@ struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   V value;
 
   // Whether a reader's words are either of the key or of the value, but for unused bytes.
+  // The type need not have standard layout, so that offsetof() may not be asked.
   static constexpr size_t kValueAt = (sizeof(K) + alignof(V) - 1) / alignof(V) * alignof(V);
   static constexpr bool has_own_words(size_t word) {
     return kValueAt % word == 0 && sizeof(V) % word == 0;

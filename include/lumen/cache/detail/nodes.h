@@ -59,7 +59,7 @@ class Nodes {
     std::destroy_at(node);
     keep_place(node);
   }
-  // Of nodes that wait, and of those that were.
+  // Of nodes that wait, and of memory that is kept for the next ones.
   [[nodiscard]] size_t bytes_waiting() const noexcept {
     return (waiting_.size() + spares_) * kPlaceBytes;
   }

@@ -139,12 +139,12 @@ class Table {
     if constexpr (kRecords) records_.eviction().used(place.group->handles[place.slot]);
   }
 
+  // Whether the value that a reader finds is a copy that was just made.
+  static constexpr bool kFindsCopies = kShared && (!kByPointer || kCopiesValue);
+  struct NoValue {};
   // A reader's look beside a writer: f(found) for a live entry, and its result; Result{} if there
   // is none. If entries are held by pointer, `hazard` holds it. (Returned as a whole, the found
   // entry would go through memory, and its parts would be loaded before they are there: 14 ns.)
-  struct NoValue {};
-  // Found's value is a copy that was just made.
-  static constexpr bool kFindsCopies = kShared && (!kByPointer || kCopiesValue);
   struct Found {
     Entry entry;
     Handle record;
