@@ -33,6 +33,8 @@ template <typename V>
 V value_of(int64_t i) {
   if constexpr (std::is_integral_v<V>) {
     return static_cast<V>(i);
+  } else if constexpr (std::is_same_v<V, std::string>) {
+    return V(40, static_cast<char>('a' + i % 26));
   } else {
     V value{};
     value.fill(static_cast<uint64_t>(i));

@@ -64,19 +64,6 @@ inline void load_words(T& to, const T& from) noexcept {
   }
 }
 
-// An object that was just written by words, copied by words of 8 bytes: a wider load would wait
-// until their stores have left the core's store buffer, 1 ns of 13 for 64 bytes.
-template <typename T>
-inline void copy_by_words(T& to, const T& from) noexcept {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
-  for (size_t at = 0; at < sizeof(T); at += 8) {
-    uint64_t word;
-    std::memcpy(&word, reinterpret_cast<const std::byte*>(&from) + at, 8);
-    asm volatile("" : "+r"(word));  // the compiler must not join them
-    std::memcpy(reinterpret_cast<std::byte*>(&to) + at, &word, 8);
-  }
-}
-
 // kWord: that of its readers, where they load more than this object. Each word comes from the value
 // itself: through a copy in between, which the compiler makes by wider stores than those of the
 // value's parts, each store waited for the ones before (6 ns for 72 bytes).

@@ -39,6 +39,8 @@ class Table {
   using Entry = typename Types::Entry;
   static constexpr bool kByPointer = Types::kByPointer;
   static constexpr bool kCopiesValue = Types::kCopiesValue;
+  // Whether a put over an entry stores its value where the one before is, and readers copy it.
+  static constexpr bool kOverwrites = kShared && (!kByPointer || kCopiesValue);
   // Whether readers load by one load all that a put over an entry changes, but for its deadline.
   static constexpr bool kOneWord = kCopiesValue
                                        ? word_bytes(sizeof(V)) == sizeof(V)
@@ -139,8 +141,6 @@ class Table {
     if constexpr (kRecords) records_.eviction().used(place.group->handles[place.slot]);
   }
 
-  // Whether the value that a reader finds is a copy that was just made.
-  static constexpr bool kFindsCopies = kShared && (!kByPointer || kCopiesValue);
   struct NoValue {};
   // A reader's look beside a writer: f(found) for a live entry, and its result; Result{} if there
   // is none. If entries are held by pointer, `hazard` holds it. (Returned as a whole, the found

@@ -19,32 +19,13 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
                                                              : Removal::kReplaced;
   };
   const size_t weight_before = weight_of(pair_of(entry));
-  if constexpr (kCopiesValue) {
-    listener_(entry->key, entry->value, why());
-    const V fresh(std::forward<V2>(value));
-    if (kOneWord && before == id) {
-      // Nothing else changes: readers see the value before or this one, and need no version.
-      store_words(entry->value, fresh);
-      return replaced(place, weight_before);
-    }
-    place.segment->begin_write();
-    store_words(entry->value, fresh);
-    store_cell<true>(group.deadlines[place.slot], id);
-    place.segment->end_write();
-  } else if constexpr (kByPointer) {
-    Entry node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
-    listener_(entry->key, entry->value, why());
-    Entry old = entry;
-    place.segment->begin_write();
-    store_cell<kShared>(entry, node);
-    store_cell<kShared>(group.deadlines[place.slot], id);
-    place.segment->end_write();
-    nodes_.retire(old);
-  } else if constexpr (kShared) {
-    listener_(entry.key, entry.value, why());
+  if constexpr (kOverwrites) {
+    listener_(pair_of(entry).key, pair_of(entry).value, why());
     const auto store = [&] {
       constexpr size_t kWord = word_bytes(sizeof(Entry));
-      if constexpr (Entry::has_own_words(kWord)) {
+      if constexpr (kCopiesValue) {
+        store_words(entry->value, V(std::forward<V2>(value)));
+      } else if constexpr (Entry::has_own_words(kWord)) {
         store_words_of<kWord>(entry.value, V(std::forward<V2>(value)));
       } else {
         store_words(entry, Entry{entry.key, V(std::forward<V2>(value))});
@@ -59,6 +40,15 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     store();
     store_cell<true>(group.deadlines[place.slot], id);
     place.segment->end_write();
+  } else if constexpr (kByPointer) {
+    Entry node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
+    listener_(entry->key, entry->value, why());
+    Entry old = entry;
+    place.segment->begin_write();
+    store_cell<kShared>(entry, node);
+    store_cell<kShared>(group.deadlines[place.slot], id);
+    place.segment->end_write();
+    nodes_.retire(old);
   } else {
     if constexpr (!std::is_same_v<typename Set::Listener, NoListener>) {
       listener_(entry.key, entry.value, why());
