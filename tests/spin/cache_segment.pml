@@ -14,8 +14,9 @@
  * Shown: the answer is the key's value, or its absence, at some time of the look, and the words of a value belong
  * together; the reader looks at no slot behind a region.
  * ONE_WORD          an entry is one word, which is stored over the one before without raising the version (its deadline stays)
- * NODES             a slot holds the number of a node, whose key stays; a put over it stores its value anew, and a
- *                   reader copies the value out of it (cache_hazard.pml shows that the node is not freed meanwhile)
+ * NODES             a slot holds a hash (the key's number here) and the number of a node, whose key stays; a put over it
+ *                   stores its value anew, and a reader that finds its hash copies the value out of the node
+ *                   (cache_hazard.pml shows that the node is not freed meanwhile)
  * NODES_OF_ONE_WORD both
  * BROKEN_COPY       NODES without a look at the version after that copy
  * BROKEN_NODES      NODES whose values of two words are stored as if they were one
@@ -429,14 +430,15 @@ inline forget() {
 /* Goes on behind it where the slot has another key. */
 #ifdef NODES
 inline look_at(slot) {
+  found_key = its_key[AT(row, slot)];
   node = word[AT(row, slot)];
   if
-  :: version[s] != seen -> node = 0; goto again
+  :: found_key == k && version[s] != seen -> d_step { found_key = 0; node = 0 } goto again
   :: else
   fi;
   if
-  :: node_key[node] != k
-  :: node_key[node] == k ->
+  :: found_key != k || node_key[node] != k
+  :: found_key == k && node_key[node] == k ->
 #ifdef ONE_WORD
      d_step { value = node_word[node]; value2 = node_word2[node] }
 #else
@@ -445,7 +447,7 @@ inline look_at(slot) {
 #endif
 #ifndef BROKEN_COPY
      if
-     :: version[s] != seen -> d_step { node = 0; value = 0; value2 = 0 } goto again
+     :: version[s] != seen -> d_step { found_key = 0; node = 0; value = 0; value2 = 0 } goto again
      :: else
      fi;
 #endif
@@ -453,7 +455,7 @@ inline look_at(slot) {
      assert(possible & (1 << value));
      goto done
   fi;
-  node = 0
+  d_step { found_key = 0; node = 0 }
 }
 #else
 inline look_at(slot) {

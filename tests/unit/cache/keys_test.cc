@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -177,6 +178,56 @@ TYPED_TEST(CacheKeys, AreNotCopiedByAPutOverAnEntry) {
   cache.put(Copied("another"), {1, 1, 1}, seconds(2));
   EXPECT_EQ(Copied::copies, 1) << "it is moved";
   EXPECT_EQ(cache.get(key), (std::array<uint64_t, 3>{10, 11, 12}));
+}
+
+// A key that counts how often it was hashed and compared.
+template <typename T>
+struct Watched {
+  static inline int hashes = 0;
+  static inline int comparisons = 0;
+  T content;
+  bool operator==(const Watched& other) const noexcept {
+    ++comparisons;
+    return content == other.content;
+  }
+};
+template <typename T>
+struct HashOfWatched {
+  uint64_t operator()(const Watched<T>& key, uint64_t seed) const noexcept {
+    ++Watched<T>::hashes;
+    return cache::SeededHash{}(key.content, seed);
+  }
+};
+template <typename Cache, typename T>
+void put_and_get_watched(Cache& cache, const std::vector<T>& contents) {
+  Watched<T>::hashes = Watched<T>::comparisons = 0;
+  for (const T& content : contents) cache.put(Watched<T>{content}, {}, seconds(1));
+  const auto count = static_cast<int>(contents.size());
+  EXPECT_EQ(Watched<T>::hashes, count) << "growth needs the hash of each entry, but not its key";
+  EXPECT_EQ(Watched<T>::comparisons, 0);
+  for (const T& content : contents) {
+    ASSERT_TRUE(cache.contains(Watched<T>{content}));
+  }
+  EXPECT_EQ(Watched<T>::comparisons, count);
+}
+std::vector<std::string> texts(int count) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) texts.push_back(std::to_string(i));
+  return texts;
+}
+// Was: one put of four compared its key with another one, whose hash has the same 8 bits.
+TYPED_TEST(CacheKeys, AreComparedWhereTheWholeHashIsTheSameAlone) {
+  using Key = Watched<std::string>;
+  typename TestFixture::template Cache<Key, int, cache::HashWith<HashOfWatched<std::string>>> cache;
+  put_and_get_watched(cache, texts(50'000));
+}
+// Was: each step of growth read the key of each entry, which lies in a node of its own.
+TEST(ConcurrentCacheOfTexts, GrowsWithoutALookAtItsKeys) {
+  std::vector<int> numbers(50'000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  ChronoCache<Watched<int>, std::string, Concurrent, FakeClock, cache::HashWith<HashOfWatched<int>>>
+      cache;
+  put_and_get_watched(cache, numbers);
 }
 
 // Letters of either case are one key; asked by anything that has text.

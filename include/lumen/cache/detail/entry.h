@@ -2,9 +2,10 @@
 //
 //   in place    key and value lie in the slot. With kShared they are trivially copyable, and readers copy words
 //               that a writer may be changing; the block's version tells whether they may be used.
-//   by pointer  the slot points to a Node. Types that readers cannot copy word by word are held so (see
-//               hazard.h), and types that could throw while a table grows. With kShared a Node does not change,
-//               but for a value that readers can copy: it is overwritten under the version of the segment.
+//   by pointer  the slot points to a Node, and has the hash beside it. Types that readers cannot copy word by
+//               word are held so (see hazard.h), and types that could throw while a table grows. With kShared a
+//               Node does not change, but for a value that readers can copy: it is overwritten under the version
+//               of the segment.
 //
 // Threads: as access.h says. Memory: a node an entry, where there are nodes. Errors: K's and V's
 // own exceptions.
@@ -20,7 +21,7 @@
 
 namespace lumen::cache {
 
-// Where a hash is dear or may throw it is kept, so that growth never calls it.
+// Where a hash is dear or may throw it is kept beside the key, so that growth never calls it.
 template <typename K, typename Hash>
 inline constexpr bool kKeepsHash = !(std::is_trivially_copyable_v<K> &&
                                      std::is_nothrow_invocable_v<const Hash&, const K&, uint64_t>);
@@ -66,6 +67,14 @@ struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   }
 };
 
+// The slot of an entry that is held by pointer. Growth and searches look at the hash first: the node
+// is a line of memory that is nowhere near.
+template <typename Node>
+struct NodeEntry {
+  uint64_t hash;
+  Node* node;
+};
+
 template <typename K, typename V, typename Hash, bool kShared>
 struct EntryTypes {
   static constexpr bool kTrivial =
@@ -81,10 +90,11 @@ struct EntryTypes {
   // Whether readers copy the value out of a node, since a writer overwrites it there.
   static constexpr bool kCopiesValue =
       kShared && kByPointer && kCopiedByWords<V> && sizeof(V) <= kMostWordsCopied;
-  using Node = KeyAndValue<K, V, kHash, kCopiesValue ? word_bytes(sizeof(V)) : 1>;
+  using Node = KeyAndValue<K, V, false, kCopiesValue ? word_bytes(sizeof(V)) : 1>;
   static constexpr size_t kAlign = kShared && sizeof(PlainKeyAndValue<K, V>) > 8 ? 8 : 1;
-  using InPlace = std::conditional_t<kTrivial && !kHash, PlainKeyAndValue<K, V, kAlign>, Node>;
-  using Entry = std::conditional_t<kByPointer, Node*, InPlace>;
+  using InPlace = std::conditional_t<kTrivial && !kHash, PlainKeyAndValue<K, V, kAlign>,
+                                     KeyAndValue<K, V, kHash>>;
+  using Entry = std::conditional_t<kByPointer, NodeEntry<Node>, InPlace>;
 };
 
 }  // namespace lumen::cache

@@ -85,7 +85,7 @@ class Table {
   [[nodiscard]] V& value_at(const Place& place) noexcept {
     Entry& entry = place.group->entry(place.slot);
     if constexpr (kByPointer) {
-      return entry->value;
+      return entry.node->value;
     } else {
       return entry.value;
     }
@@ -93,10 +93,18 @@ class Table {
 
   [[nodiscard]] static const auto& pair_of(const Entry& entry) noexcept {
     if constexpr (kByPointer) {
-      return *entry;
+      return *entry.node;
     } else {
       return entry;
     }
+  }
+
+  template <typename Q>
+  [[nodiscard]] bool is_for(const Entry& entry, uint64_t hash, const Q& key) const {
+    if constexpr (kByPointer || Types::kHash) {
+      if (entry.hash != hash) return false;
+    }
+    return equal_(pair_of(entry).key, key);
   }
 
   // By the writer. Whether it has ended is not looked at.
@@ -109,7 +117,7 @@ class Table {
       group->prefetch_entries();
       const Control control = group->look();
       for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
-        if (equal_(pair_of(group->entry(fits.first())).key, key)) [[likely]] {
+        if (is_for(group->entry(fits.first()), hash, key)) [[likely]] {
           return {segment, group, fits.first()};
         }
       }
@@ -146,7 +154,7 @@ class Table {
   // is none. If entries are held by pointer, `hazard` holds it. (Returned as a whole, the found
   // entry would go through memory, and its parts would be loaded before they are there: 14 ns.)
   struct Found {
-    Entry entry;
+    Entry entry;  // without its hash, where it is held by pointer
     Handle record;
     [[no_unique_address]] std::conditional_t<kCopiesValue, V, NoValue> copy;
 
@@ -183,7 +191,7 @@ class Table {
       GroupT* group = segment->group(at);
       const Control control = group->look();
       for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
-        if (equal_(pair_of(group->entry(fits.first())).key, key)) [[likely]] {
+        if (is_for(group->entry(fits.first()), hash, key)) [[likely]] {
           return replace({segment, group, fits.first()}, hash, std::forward<K2>(key),
                          std::forward<V2>(value), id);
         }
@@ -294,8 +302,8 @@ class Table {
       8;  // 128 slots: a put looks at so many for ended entries
 
   [[nodiscard]] uint64_t hash_of(const Entry& entry) const noexcept {
-    if constexpr (Types::kHash) {
-      return pair_of(entry).hash;
+    if constexpr (kByPointer || Types::kHash) {
+      return entry.hash;
     } else {
       return hash_(pair_of(entry).key, seed_);
     }
@@ -318,8 +326,8 @@ class Table {
                                               Holder& hazard, F&& f) const;
   template <typename Q, typename Moment>
   [[nodiscard, gnu::always_inline]] Look look_at(const View& view, const GroupT& group, size_t slot,
-                                                 const Q& key, const Moment& now, Found& found,
-                                                 Holder& hazard) const;
+                                                 uint64_t hash, const Q& key, const Moment& now,
+                                                 Found& found, Holder& hazard) const;
 
   template <typename K2, typename V2>
   Outcome replace(const Place& place, uint64_t hash, K2&& key, V2&& value, DeadlineId id);
@@ -330,7 +338,7 @@ class Table {
   [[nodiscard]] Place place_of(Handle handle) const noexcept;
   void destroy(Entry& entry) noexcept {
     if constexpr (kByPointer) {
-      nodes_.retire(entry);
+      nodes_.retire(entry.node);
     } else if constexpr (!std::is_trivially_destructible_v<Entry>) {
       std::destroy_at(&entry);
     }

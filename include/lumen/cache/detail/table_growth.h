@@ -38,10 +38,8 @@ class Table<K, V, Set>::Filler {
 
   static void move_entry(GroupT& from, size_t from_slot, GroupT& to, size_t slot) noexcept {
     Entry& entry = from.entry(from_slot);
-    if constexpr (kShared && !kByPointer) {
+    if constexpr (kShared) {
       store_words(to.entry(slot), entry);
-    } else if constexpr (kShared) {
-      store_cell<true>(to.entry(slot), entry);
     } else {
       ::new (static_cast<void*>(&to.entry(slot))) Entry(std::move(entry));
       std::destroy_at(&entry);

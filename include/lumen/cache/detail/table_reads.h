@@ -47,10 +47,11 @@ struct Table<K, V, Set>::View {
 template <typename K, typename V, typename Set>
 template <typename Q, typename Moment>
 inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, size_t slot,
-                                      const Q& key, const Moment& now, Found& found,
+                                      uint64_t hash, const Q& key, const Moment& now, Found& found,
                                       Holder& hazard) const -> Look {
   if constexpr (kByPointer) {
-    found.entry = load_cell<true>(group.entry(slot));
+    if (load_cell<true>(group.entry(slot).hash) != hash) return Look::kOther;
+    found.entry.node = load_cell<true>(group.entry(slot).node);
   } else {
     load_words(found.entry, group.entry(slot));
     if constexpr (!kComparesTorn<K, Equal>) {
@@ -60,14 +61,14 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
   }
   const uint64_t deadline = deadlines_.seen_tick_of(load_cell<true>(group.deadlines[slot]));
   if constexpr (kRecords) found.record = load_cell<true>(group.handles[slot]);
-  if constexpr (kByPointer) hazard.protect(found.entry);
+  if constexpr (kByPointer) hazard.protect(found.entry.node);
   if (!view.unchanged()) [[unlikely]]
     return Look::kChanged;
   if constexpr (kByPointer) {
-    if (!equal_(found.entry->key, key)) return Look::kOther;
+    if (!equal_(found.entry.node->key, key)) return Look::kOther;
   }
   if constexpr (kCopiesValue) {
-    load_words(found.copy, found.entry->value);
+    load_words(found.copy, found.entry.node->value);
     if (!view.unchanged()) [[unlikely]]
       return Look::kChanged;
   }
@@ -91,7 +92,7 @@ inline Result Table<K, V, Set>::read(uint64_t hash, const Q& key, const Moment& 
     const SlotSet fits = control.with(Tags(hash));
     if (!fits.empty()) {
       Found found;
-      const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
+      const Look look = look_at(view, group, fits.first(), hash, key, now, found, hazard);
       if (look == Look::kFound) [[likely]]
         return f(found);
       if (look == Look::kEnded) return Result{};
@@ -120,7 +121,7 @@ Result Table<K, V, Set>::read_on(uint64_t hash, const Q& key, const Moment& now,
       const Control control = group.look_shared();
       for (SlotSet fits = control.with(tags); !fits.empty(); fits.drop_first()) {
         Found found;
-        const Look look = look_at(view, group, fits.first(), key, now, found, hazard);
+        const Look look = look_at(view, group, fits.first(), hash, key, now, found, hazard);
         if (look == Look::kFound) return f(found);
         if (look == Look::kOther) continue;
         if (look == Look::kEnded) return Result{};

@@ -24,7 +24,7 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     const auto store = [&] {
       constexpr size_t kWord = word_bytes(sizeof(Entry));
       if constexpr (kCopiesValue) {
-        store_words(entry->value, V(std::forward<V2>(value)));
+        store_words(entry.node->value, V(std::forward<V2>(value)));
       } else if constexpr (Entry::has_own_words(kWord)) {
         store_words_of<kWord>(entry.value, V(std::forward<V2>(value)));
       } else {
@@ -41,11 +41,11 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     store_cell<true>(group.deadlines[place.slot], id);
     place.segment->end_write();
   } else if constexpr (kByPointer) {
-    Entry node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
-    listener_(entry->key, entry->value, why());
-    Entry old = entry;
+    auto* node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
+    auto* const old = entry.node;
+    listener_(old->key, old->value, why());
     place.segment->begin_write();
-    store_cell<kShared>(entry, node);
+    store_cell<kShared>(entry.node, node);
     store_cell<kShared>(group.deadlines[place.slot], id);
     place.segment->end_write();
     nodes_.retire(old);
@@ -91,7 +91,9 @@ auto Table<K, V, Set>::insert(Place place, uint64_t hash, K2&& key, V2&& value, 
   GroupT& group = *place.group;
   Entry& entry = group.entry(place.slot);
   if constexpr (kByPointer) {
-    store_cell<kShared>(entry, nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value)));
+    auto* node = nodes_.make(hash, std::forward<K2>(key), std::forward<V2>(value));
+    store_cell<kShared>(entry.hash, hash);
+    store_cell<kShared>(entry.node, node);
   } else if constexpr (kShared) {
     store_words(entry, Entry{K(std::forward<K2>(key)), V(std::forward<V2>(value))});
   } else if constexpr (std::is_aggregate_v<Entry>) {
