@@ -1,14 +1,15 @@
 /* expect: pass; with -DONE_WORD: pass; with -DNODES: pass; with -DNODES_OF_ONE_WORD: pass; with -DBROKEN_COPY: fail; with -DBROKEN_NODES: fail; with -DBROKEN_WORDS: fail; with -DBROKEN_BEGIN: fail; with -DBROKEN_CONTROL: fail; with -DBROKEN_LOOK: fail; with -DBROKEN_MISS: fail; with -DBROKEN_DIRECTORY: fail; with -DBROKEN_ARRAY: fail; with -DBROKEN_PAIR: fail; with -DBROKEN_PUBLISH: fail; with -DBROKEN_ASIDE: fail; with -DBROKEN_REMOVED: fail; with -DBROKEN_REUSE: fail
  *
  * A reader beside a writer in lumen::cache::Table: the versions of segments and the second look at the directory
- * (include/lumen/cache/detail/segment.h, directory.h; table_reads.h: read_on(), of which read() is the beginning, look_at();
+ * (include/lumen/cache/detail/segment.h, directory.h, value_copy.h; table_reads.h: read_on(), of which read() is the beginning, look_at();
  * table_writes.h: insert(), replace();
  * table_growth.h: refill(), split(), begin_anew()). The writer, who has the lock, does any three of: put, erase,
  * clear, on three keys; the first has the value 1 at the start. The reader looks for key 1 or 2, once, at any time.
  * A group has two slots, a segment one or two groups; it grows in place, or into another region where its own is
  * too small, and may be split whenever something is put. Key 1 is in the lower half of the hashes. A value is two
  * words, and what is given back is emptied, as the kernel does it. All tags are equal. A slot is copied aside whole.
- * One writer at a time stores the cells in order, by releases, and the reader loads them in order, by acquires. So
+ * One writer at a time stores the cells in order, by releases, and the reader loads them in order, by acquires, but
+ * for the words of a value, which a vector may hold (value_copy.h). So
  * the reader sees the memory as it was at a time that only goes on, and an interleaving of whole steps shows all of
  * that. The relaxed store of begin_write() may be seen early, never late: then the reader begins again.
  * Shown: the answer is the key's value, or its absence, at some time of the look, and the words of a value belong
@@ -318,8 +319,10 @@ inline put(k, value) {
      d_step { SECOND_WORD(AT(row, spot)) = value; becomes(k, value) }
 #else
      begin_write(s);
-     FIRST_WORD(AT(row, spot)) = value;
-     SECOND_WORD(AT(row, spot)) = value;
+     if
+     :: FIRST_WORD(AT(row, spot)) = value; SECOND_WORD(AT(row, spot)) = value
+     :: SECOND_WORD(AT(row, spot)) = value; FIRST_WORD(AT(row, spot)) = value
+     fi;
      atomic { raise_version(s); becomes(k, value) }
 #endif
 #endif
@@ -427,6 +430,13 @@ proctype writer() {
 inline forget() {
   d_step { s = 0; seen = 0; array = 0; count = 0; row = 0; at = 0; left = 0; tag = 0; tag2 = 0 }
 }
+/* In either order, as the words of a vector (value_copy.h). */
+inline load_words(first, second) {
+  if
+  :: value = first; value2 = second
+  :: value2 = second; value = first
+  fi
+}
 /* Goes on behind it where the slot has another key. */
 #ifdef NODES
 inline look_at(slot) {
@@ -442,8 +452,7 @@ inline look_at(slot) {
 #ifdef ONE_WORD
      d_step { value = node_word[node]; value2 = node_word2[node] }
 #else
-     value = node_word[node];
-     value2 = node_word2[node];
+     load_words(node_word[node], node_word2[node]);
 #endif
 #ifndef BROKEN_COPY
      if
@@ -463,8 +472,7 @@ inline look_at(slot) {
   d_step { found_key = its_key[AT(row, slot)]; value = word[AT(row, slot)]; value2 = word2[AT(row, slot)] };
 #else
   found_key = its_key[AT(row, slot)];
-  value = word[AT(row, slot)];
-  value2 = word2[AT(row, slot)];
+  load_words(word[AT(row, slot)], word2[AT(row, slot)]);
 #endif
   if
   :: found_key != k

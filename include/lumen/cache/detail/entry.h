@@ -12,6 +12,7 @@
 #pragma once
 
 #include <lumen/cache/detail/access.h>
+#include <lumen/cache/detail/value_copy.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -65,6 +66,8 @@ struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   static constexpr bool has_own_words(size_t word) {
     return kValueAt % word == 0 && sizeof(V) % word == 0;
   }
+  // Whether readers load the value by itself: its vectors begin where it begins.
+  static constexpr bool kLoadsApart = kCopiedByVectors<V> && has_own_words(sizeof(uint64_t));
 };
 
 // The slot of an entry that is held by pointer. Growth and searches look at the hash first: the node

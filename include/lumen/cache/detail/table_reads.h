@@ -53,7 +53,12 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
     if (load_cell<true>(group.entry(slot).hash) != hash) return Look::kOther;
     found.entry.node = load_cell<true>(group.entry(slot).node);
   } else {
-    load_words(found.entry, group.entry(slot));
+    if constexpr (Entry::kLoadsApart) {
+      load_words(found.entry.key, group.entry(slot).key);
+      load_value(found.entry.value, group.entry(slot).value);
+    } else {
+      load_words(found.entry, group.entry(slot));
+    }
     if constexpr (!kComparesTorn<K, Equal>) {
       if (!view.unchanged()) return Look::kChanged;
     }
@@ -68,7 +73,7 @@ inline auto Table<K, V, Set>::look_at(const View& view, const GroupT& group, siz
     if (!equal_(found.entry.node->key, key)) return Look::kOther;
   }
   if constexpr (kCopiesValue) {
-    load_words(found.copy, found.entry.node->value);
+    load_value(found.copy, found.entry.node->value);
     if (!view.unchanged()) [[unlikely]]
       return Look::kChanged;
   }

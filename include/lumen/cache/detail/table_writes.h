@@ -24,7 +24,9 @@ auto Table<K, V, Set>::replace(const Place& place, uint64_t hash, K2&& key, V2&&
     const auto store = [&] {
       constexpr size_t kWord = word_bytes(sizeof(Entry));
       if constexpr (kCopiesValue) {
-        store_words(entry.node->value, V(std::forward<V2>(value)));
+        store_value(entry.node->value, V(std::forward<V2>(value)));
+      } else if constexpr (Entry::kLoadsApart) {
+        store_value(entry.value, V(std::forward<V2>(value)));
       } else if constexpr (Entry::has_own_words(kWord)) {
         store_words_of<kWord>(entry.value, V(std::forward<V2>(value)));
       } else {
