@@ -1,5 +1,5 @@
 // A whole server for a fuzz target, and the client's end of a connection to it, whose bytes come in
-// parts as an input says. The connection is of TCP, whose clients may not change the server.
+// parts as an input says. Clients of TCP may not change the server, those of its unix socket may.
 // Threads: the fuzzer's; the server's own. Memory: the heap. Errors: CHECK, where the server
 // neither answers nor closes, or does not serve another client.
 #pragma once
@@ -14,6 +14,7 @@
 
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
@@ -49,11 +50,12 @@ class Steps {
   std::string_view left_;
 };
 
-// Its model "plus_one" adds one to rows of four numbers.
+// Its models "plus_one" and "comes_and_goes" add one to rows of four numbers.
 class LiveServer {
  public:
   explicit LiveServer(const std::function<void(server::ServerOptions&)>& change = nullptr) {
     repository_.add_model("plus_one");
+    repository_.add_model("comes_and_goes");
     server::ServerOptions options;
     options.http_address = "127.0.0.1:0";
     options.unix_path = (repository_.path() / "socket").string();
@@ -75,6 +77,8 @@ class LiveServer {
         std::make_unique<server::HttpClient>(server::HttpClient::over_unix(server_->unix_path()));
   }
   [[nodiscard]] std::string address() const { return server_->http_address(); }
+  [[nodiscard]] std::string unix_path() const { return server_->unix_path(); }
+  server::HttpReply ask_as_another(std::string_view request) { return other_->exchange(request); }
   // Unlike any before, of the last sixteen million; it and the next are whole numbers of FP32.
   float next_value() {
     value_ = value_ < 16'000'000 ? value_ + 1 : 1;
@@ -83,7 +87,7 @@ class LiveServer {
   void serves_others() {
     const float value = next_value();
     const server::HttpReply reply =
-        other_->exchange(server::binary_infer("plus_one", "x", of_four(value)));
+        ask_as_another(server::binary_infer("plus_one", "x", of_four(value)));
     LUMEN_CHECK(reply.status == 200 && server::binary_part(reply) == of_four(value + 1));
   }
 
@@ -96,8 +100,11 @@ class LiveServer {
 
 class Connection {
  public:
-  explicit Connection(LiveServer& server)
-      : server_(server), socket_(connect_to(server.address())) {}
+  enum class Way : uint8_t { kTcp, kUnix };
+  explicit Connection(LiveServer& server, Way way = Way::kTcp)
+      : server_(server),
+        socket_(way == Way::kTcp ? connect_to(server.address())
+                                 : connect_to_unix(server.unix_path())) {}
   virtual ~Connection() = default;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -176,6 +183,19 @@ class Connection {
       outcome = ::connect(fd.get(), any, sizeof(where));
     } while (outcome != 0 && (errno == EINTR || errno == EALREADY));  // the fuzzer has a timer
     LUMEN_CHECK(outcome == 0 || errno == EISCONN);
+    return fd;
+  }
+
+  static UniqueFd connect_to_unix(const std::string& path) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    path.copy(where.sun_path, sizeof(where.sun_path) - 1);
+    int outcome = 0;
+    do {
+      outcome = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof(where));
+    } while (outcome != 0 && errno == EINTR);
+    LUMEN_CHECK(outcome == 0);
     return fd;
   }
 
