@@ -1,9 +1,10 @@
 // A whole server and a client of its unix socket: settings of the engine, models that are loaded,
-// replaced and unloaded, shared memory, recordings and logging, among infer requests, cut anywhere.
-// A model that stays is served with the right numbers through all of that, on this connection and
-// on another one.
+// replaced and unloaded, shared memory, recordings and logging, among infer requests that are cut
+// anywhere. A model that stays is served with the right numbers through all of that, on this
+// connection and another one.
 //
-// Threads: the fuzzer's; the server's own. Memory: the heap, a page of shared memory. Errors: CHECK.
+// Threads: the fuzzer's; the server's own. Memory: the heap; a page of shared memory. Errors:
+// CHECK.
 #include "fuzz/http_replies.h"
 #include "fuzz/live_server.h"
 

@@ -228,8 +228,8 @@ class ChronoCache {
     }
   }
   [[nodiscard, gnu::always_inline]] static std::optional<V> copy_of(const V& value) {
-    // A found value was just written by vectors or words: a wider load would wait until their stores
-    // have left the core's store buffer, 1 ns of 13 for 64 bytes.
+    // A found value was just written by vectors or words: a wider load would wait until their
+    // stores have left the core's store buffer, 1 ns of 13 for 64 bytes.
     if constexpr (Table::kOverwrites && sizeof(V) > 16 && alignof(V) >= sizeof(uint64_t)) {
       std::optional<V> copy(std::in_place);
       cache::load_value(*copy, value);

@@ -212,6 +212,7 @@ void put_and_get_watched(Cache& cache, const std::vector<T>& contents) {
 }
 std::vector<std::string> texts(int count) {
   std::vector<std::string> texts;
+  texts.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) texts.push_back(std::to_string(i));
   return texts;
 }

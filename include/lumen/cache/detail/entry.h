@@ -70,8 +70,8 @@ struct alignas(std::max({alignof(K), alignof(V), kAlign})) PlainKeyAndValue {
   static constexpr bool kLoadsApart = kCopiedByVectors<V> && has_own_words(sizeof(uint64_t));
 };
 
-// The slot of an entry that is held by pointer. Growth and searches look at the hash first: the node
-// is a line of memory that is nowhere near.
+// The slot of an entry that is held by pointer. Growth and searches look at the hash first: the
+// node is a line of memory that is nowhere near.
 template <typename Node>
 struct NodeEntry {
   uint64_t hash;

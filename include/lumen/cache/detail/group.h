@@ -154,8 +154,8 @@ struct alignas(16) Group : std::conditional_t<kRecords, Handles, NoHandles> {
   std::array<Room, kGroupSlots> rooms;
 
   // Asks for the lines behind the control bytes' own, before it is known which of them has the
-  // entry: among ten million that takes 10 % off a get. All of them where they are few: of a group of
-  // many most would not be looked at. always_inline: g++ 12 drops calls of a function that only
+  // entry: among ten million that takes 10 % off a get. All of them where they are few: of a group
+  // of many most would not be looked at. always_inline: g++ 12 drops calls of a function that only
   // prefetches.
   [[gnu::always_inline]] void prefetch_entries() const noexcept {
     constexpr size_t kLine = 64;
