@@ -24,6 +24,7 @@ using testing::HasSubstr;
 uint64_t a_microsecond_a_row(uint64_t rows) { return rows * 1'000; }
 
 TEST_F(SchedulerTest, AutoRunsALightModelOnItsSubmittersThread) {
+  known_row_ns = 1'000;
   start({.queue_type = models::QueueType::kAuto});
   ASSERT_EQ(engine->submitter(0).submit(make(1).request), SubmitOutcome::kAccepted);
   EXPECT_EQ(all[0]->times_completed(), 0u) << "not before the turn's end";
@@ -64,6 +65,7 @@ TEST_F(SchedulerTest, AutoPacksAHeavyModelWhereATrialHasShownThatThisPays) {
 
 TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
   control->cost_ns = &a_microsecond_a_row;
+  known_row_ns = 1'000;
   start({.queue_type = models::QueueType::kAuto});
   all.push_back(std::make_unique<models::PendingRequest>(model, size_t{1} << 20));
   all.back()->add_input(ElementType::kFp32, {4000, 4}, std::vector<float>(16'000, 1));
@@ -79,6 +81,7 @@ TEST_F(SchedulerTest, AutoGivesALargeRequestOfALightModelToAWorker) {
 // given to a worker without telling it waited as long.
 TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
   control->cost_ns = &a_microsecond_a_row;
+  known_row_ns = 1'000;
   cpu_count = 1;  // no worker is told within a turn
   start({.queue_type = models::QueueType::kAuto, .thread_count = 1});
   models::PendingRequest large(model, size_t{1} << 20);
@@ -86,6 +89,7 @@ TEST_F(SchedulerTest, AChangeTellsWorkersOfRequestsBeforeItWaitsForAnIoThread) {
   ASSERT_EQ(engine->submitter(0).submit(large.request), SubmitOutcome::kAccepted);
   ASSERT_EQ(large.request.queue_type, models::QueueType::kMpmc);
   ASSERT_EQ(engine->submitter(0).submit(make().request), SubmitOutcome::kAccepted);
+  ASSERT_EQ(all.back()->request.queue_type, models::QueueType::kInline);
   std::thread change(
       [this] { EXPECT_TRUE(engine->reconfigure({.queue_type = models::QueueType::kMpmc}).ok()); });
   large.wait();

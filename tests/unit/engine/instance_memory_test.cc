@@ -179,6 +179,7 @@ TEST_F(EnginesInstances, MemoryOfTheFirstRunCountsForThoseThatHaveNotRunToo) {
 }
 
 TEST_F(EnginesInstances, AreOfTheThreadsThatRunTheModel) {
+  known_row_ns = 1'000;
   start({.queue_type = models::QueueType::kAuto, .thread_count = 2}, 3);
   const Engine::Instances light = engine->instances_of(*model);
   EXPECT_EQ(light.workers, 2u);

@@ -27,6 +27,11 @@ class SchedulerTest : public testing::Test {
     repository = std::move(
         models::ModelRepository::open(files.path(), models::make_fake_backend(control), *counters)
             .value());
+    if (known_row_ns != 0) {
+      constexpr uint64_t kRowBytes = 4 * sizeof(float);
+      repository->find("m", "")->known_costs().request = {.ns = known_row_ns,
+                                                          .input_bytes = kRowBytes};
+    }
     EngineOptions options;
     options.config = config;
     options.submitter_count = submitters;
@@ -50,6 +55,9 @@ class SchedulerTest : public testing::Test {
   }
 
   uint32_t cpu_count = 0;  // as the machine has
+  // The time of a request of one row, as if it had been measured before. 0: it is measured, and
+  // looks long where this process loses its CPU meanwhile.
+  uint64_t known_row_ns = 0;
   models::TempRepository files;
   std::shared_ptr<models::FakeControl> control = std::make_shared<models::FakeControl>();
   std::unique_ptr<telemetry::Counters> counters = std::make_unique<telemetry::Counters>();
