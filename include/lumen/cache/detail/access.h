@@ -4,7 +4,7 @@
 // never.
 //
 // Every load is an acquire and every store a release, which costs nothing on x86-64. So a reader
-// that sees one store of a write also sees the odd version that came before it (see block.h), and
+// that sees one store of a write also sees the odd version that came before it (see segment.h), and
 // no fence is needed.
 #pragma once
 

@@ -160,9 +160,10 @@ struct alignas(16) Group : std::conditional_t<kRecords, Handles, NoHandles> {
   [[gnu::always_inline]] void prefetch_entries() const noexcept {
     constexpr size_t kLine = 64;
     constexpr size_t kFewLines = 6;
+    constexpr size_t kLinesOfMany = 3;
     constexpr size_t kLines = (sizeof(Group) + kLine - 1) / kLine;
     const auto* first = reinterpret_cast<const char*>(this);
-    for (size_t line = 1; line < (kLines <= kFewLines ? kLines : 3); ++line) {
+    for (size_t line = 1; line < (kLines <= kFewLines ? kLines : kLinesOfMany); ++line) {
       __builtin_prefetch(first + line * kLine);
     }
   }
